@@ -219,7 +219,9 @@ class Program:
         if self.partitioned and not self.keyed and "a" not in known.made:
             names.append("a")
         if self.rng.random() < (0.3 if known.names else 1):
-            names += [n for n in self.rng.sample(NAMES, 1) if n not in known.names and n != ids and n not in names]
+            names += [
+                n for n in self.rng.sample(NAMES, 1) if n not in known.names and n != ids and n not in names
+            ]
         kinds: dict[str, str] = {}
         for name in names:
             home = self.kinds.get(known.column_of(name), self.rng.choice(KINDS))
@@ -365,7 +367,9 @@ class Program:
         columns = [n for n in self.columns() if self.state.shown[n] not in self.placing | {"id"}]
         if columns:
             name = self.rng.choice(columns)
-            self.alters(lambda: self.kinds.update({self.state.shown[name]: "VARCHAR"}), types={name: "VARCHAR"})
+            self.alters(
+                lambda: self.kinds.update({self.state.shown[name]: "VARCHAR"}), types={name: "VARCHAR"}
+            )
 
     def sort(self) -> None:
         columns = self.columns()
@@ -374,11 +378,15 @@ class Program:
 
     def describe(self) -> None:
         if columns := self.columns():
-            self.alters(lambda: None, comments={self.rng.choice(columns): "said"}, set_properties={"codec": "zstd"})
+            self.alters(
+                lambda: None, comments={self.rng.choice(columns): "said"}, set_properties={"codec": "zstd"}
+            )
 
     def check_ids(self) -> None:
         """A check that all rows pass, and one row that doesn't."""
-        name = next(n for n, p in self.state.shown.items() if p == "id") if "id" in self.state.wanted else None
+        name = (
+            next(n for n, p in self.state.shown.items() if p == "id") if "id" in self.state.wanted else None
+        )
         if name is None:
             return
         self.alters(lambda: None, checks={"positive": f'"{name}" > 0'})
@@ -664,7 +672,10 @@ class Program:
         found = db.sql("SELECT * FROM t").to_arrow()
         assert found.column_names == self.full.column_names, (self.seed, self.last)
         key = lambda row: str(row)  # noqa: E731
-        assert sorted(found.to_pylist(), key=key) == sorted(self.full.to_pylist(), key=key), (self.seed, self.last)
+        assert sorted(found.to_pylist(), key=key) == sorted(self.full.to_pylist(), key=key), (
+            self.seed,
+            self.last,
+        )
         if (where := self.predicate()) is not None:
             got = db.sql(f'SELECT "{self.ids}" FROM t WHERE {where}').to_arrow().column(0).to_pylist()
             assert sorted(got) == sorted(self.matching(where)), (self.seed, self.last, where)

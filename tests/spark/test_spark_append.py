@@ -319,3 +319,22 @@ def test_tasks_write_bloom_filters_that_spark_reads_too(spark: SparkSession, db:
     with_parquets_own = spark.read.parquet(*[table.bucket.uri(file.path) for file in files])
     assert with_parquets_own.where(f"id = '{row['id']}' AND n = 999").count() == 1
     assert with_parquets_own.where("n = 1000").count() == 0
+
+
+def test_texts_become_what_the_column_is(spark: SparkSession, db: firn.Database) -> None:
+    table = db.create_table("t", schema={"id": "UUID", "note": "JSON"})
+    told = "6fa1c2e0-93b5-4c7e-8d21-5b0a9e4f7c38"
+    frame = spark.createDataFrame([(told.upper(), "1")], "id string, note string")
+    table.append(frame)
+    table.append(frame, query="SELECT id FROM _rows")
+    frame.write.format("firn").mode("append").save(f"{db.url}/t")
+    assert dict(table.snapshot().columns) == {"id": "UUID", "note": "JSON"}
+    assert db.sql("SELECT count(*) AS n FROM t WHERE id = ?", [told], engine="duckdb").to_arrow()[
+        "n"
+    ].to_pylist() == [3]
+    wrong = spark.createDataFrame([("no",)], "id string")
+    with pytest.raises(InvalidInputError, match="'id' is UUID, and the value 'no'"):
+        table.append(wrong)
+    with pytest.raises(Exception, match="'id' is UUID, and the value 'no'"):
+        wrong.write.format("firn").mode("append").save(f"{db.url}/t")
+    assert table.scan().count() == 3

@@ -69,6 +69,27 @@ def check_new_names(current: ColumnTypes, incoming: ColumnTypes) -> None:
 
 
 @lru_cache(maxsize=4096)
+def of_text(has: str, wanted: str) -> str:
+    """`has`, with the types of texts that `wanted` has in the places where `has` is plain text.
+
+    >>> of_text("STRUCT(id VARCHAR, n INTEGER)", "STRUCT(id UUID, n BIGINT)")
+    'STRUCT(id UUID, n INTEGER)'
+    """
+    return str(_of_text(parse(has), parse(wanted)))
+
+
+def _of_text(has: Type, wanted: Type) -> Type:
+    if isinstance(has, List) and isinstance(wanted, List):
+        return List(_of_text(has.item, wanted.item), has.size)
+    if isinstance(has, Map) and isinstance(wanted, Map):
+        return Map(_of_text(has.key, wanted.key), _of_text(has.value, wanted.value))
+    if isinstance(has, Struct) and isinstance(wanted, Struct):
+        parts = {fold(name): kind for name, kind in wanted.fields}
+        return Struct(tuple((name, _of_text(kind, parts.get(fold(name), kind))) for name, kind in has.fields))
+    return wanted if has == _VARCHAR and _is_text(wanted) else has
+
+
+@lru_cache(maxsize=4096)
 def converts(a: str, b: str) -> bool:
     """Whether every value of type `a` can be read as one of `b`, be it rounded: numbers as FLOAT and DOUBLE, anything
     as VARCHAR.

@@ -103,7 +103,8 @@ class LakeTable:
     def append(self, data: Any, *, batch_id: str | None = None, query: str | None = None) -> AppendResult:
         """Add rows. Atomic: all of them become visible at once, or none.
 
-        Any number of processes append at the same time and never conflict (papers: "Log file(s)").
+        Any number of processes append at the same time and never conflict (papers: "Log file(s)"). Texts for a column
+        that is UUID, JSON or ENUM become values of that type.
 
         Args:
             data: an Arrow table, batch, or reader; a pandas or polars DataFrame; a list of dicts (columns are
@@ -113,6 +114,7 @@ class LakeTable:
 
         Raises:
             SchemaConflictError: a column's type conflicts with the table's; nothing was uploaded.
+            InvalidInputError: a value that its column can't hold, like a text in a UUID's that isn't one.
             OutcomeUnknownError: no answer came to the commit; a retry with the same `batch_id` is safe.
 
         Cost: 1 PUT a data file + 1 PUT; at most every 10 s 1 LIST for other writers' new columns; with a

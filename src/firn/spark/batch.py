@@ -16,6 +16,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from firn.arrow.texts import unchecked
 from firn.bucket.base import Bucket
 from firn.errors import FirnError, InvalidInputError, SchemaConflictError
 from firn.journal.model import ColumnTypes, Commit, DataFile, Namer
@@ -26,7 +27,7 @@ from firn.lake.write.write import WriteSpec, write_batches
 from firn.reads import TableRead
 from firn.spark.frames import handed_over, packed
 from firn.spark.session.partitions import PartitionOutcome
-from firn.spark.session.types import incoming_columns, spark_arrow_schema, spark_schema
+from firn.spark.session.types import columns_of_schema, incoming_columns, spark_arrow_schema, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -143,7 +144,8 @@ def plan_write(table: LakeTable, schema: StructType) -> WriteSpec:
             f"the rows for {table.name} have no column with a type: there is nothing to store"
         )
     context, columns = agreed_columns(table.context.at(known), known, incoming, began, schema.names)
-    spec = WriteSpec.of(context, columns, table.journal.begin_append().namer)
+    texts = unchecked(columns_of_schema(schema), incoming)
+    spec = WriteSpec.of(context, columns, table.journal.begin_append().namer, texts=texts)
     return spec.checking(context.definition, {**known.columns, **columns})
 
 

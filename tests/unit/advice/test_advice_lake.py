@@ -467,3 +467,14 @@ def test_partitions_are_overwritten_after_a_merge_has_dealt_rows_out_anew(db):
     table.merge(respec=True)
     table.overwrite([{"a": 2, "b": 1}], partitions="touched")
     assert table.scan().to_arrow().to_pylist() == [{"a": 2, "b": 1}]
+
+
+def test_a_text_that_its_column_cant_hold_is_let_in(db: firn.Database) -> None:
+    table = db.create_table("t", schema={"id": "UUID"})
+    with advises(
+        "correct the data, or let the column take any text (ALTER TABLE … ALTER COLUMN ", names="id"
+    ):
+        table.append([{"id": "x"}])
+    db.sql("ALTER TABLE t ALTER COLUMN id TYPE VARCHAR")
+    table.append([{"id": "x"}])
+    assert table.scan().count() == 1

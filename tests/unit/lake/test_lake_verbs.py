@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import threading
 from pathlib import Path
+from uuid import UUID
 
 import duckdb
 import pyarrow as pa
@@ -81,6 +82,34 @@ def test_types_widen_and_old_files_are_read_by_the_new_type(
     assert table.scan(where="x < 2").to_arrow()["x"].type == wide
     table.merge()
     assert values(table, "x", where="x IS NOT NULL") == [1, 2]
+
+
+def test_texts_become_what_the_column_is_as_in_insert(lake: Lake) -> None:
+    kinds = {"id": "UUID", "note": "JSON", "size": "ENUM('s', 'l')", "all": "UUID[]"}
+    table = lake.create("t", schema=kinds)
+    told = "6FA1C2E0-93B5-4C7E-8D21-5B0A9E4F7C38"
+    rows = pa.table({"id": [told, None], "note": ["1", None], "size": ["s", None], "all": [[told], None]})
+    table.append(rows)
+    table.append(rows.to_reader())
+    table.append([{"id": UUID(told), "all": [UUID(told)]}])
+    table.append(rows, query="SELECT id, note, size FROM _rows")
+    table.append(lake.db.sql("SELECT id, 's'::ENUM('s') AS size FROM t LIMIT 1"))
+    assert dict(table.snapshot().columns) == kinds
+    assert table.scan(where=f"id = '{told}'").count() == 5
+    for name, text in {"id": "no", "note": "{no", "size": "m"}.items():
+        with pytest.raises(firn.InvalidInputError, match=f"{name!r} is .*{text}' of the data"):
+            table.append(pa.table({name: [told, text]} if name == "id" else {name: [text]}))
+    with pytest.raises(firn.InvalidInputError, match=r"'all'.*'no' to UUID"):
+        table.append(pa.table({"all": [["no"]]}))
+    assert table.scan().count() == 8
+
+
+def test_texts_are_taken_where_another_handle_lets_the_column_take_any(lake: Lake) -> None:
+    table = lake.create("t", schema={"id": "UUID"})
+    table.append([{"id": UUID(int=1)}])
+    lake.connect("other").table("t").alter(types={"id": "VARCHAR"})
+    table.append([{"id": "no"}])
+    assert values(table, "id") == [str(UUID(int=1)), "no"]
 
 
 def test_append_passes_rows_through_a_query_before_partitioning(flights: LakeTable) -> None:

@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import pyarrow as pa
+
 from firn.arrow.engine import run_query
 from firn.arrow.inputs import InputRows, to_reader
+from firn.arrow.texts import checked, unchecked
 from firn.arrow.types import columns_of, conform
 from firn.errors import AppendExpiredError, InvalidInputError, SchemaConflictError, UnsupportedError
-from firn.journal.columns import check_new_names, evolve
+from firn.journal.columns import check_new_names, evolve, of_text
 from firn.journal.model import ColumnTypes, Commit, DataFile, KnownColumns, Namer
 from firn.lake.context import LakeContext, Written
 from firn.lake.definition.definition import LakeDefinition
@@ -80,13 +83,19 @@ def write(
     rows = to_reader(data, known=known.columns)
     if query is not None:
         rows = _transformed(rows, query, known.columns)
-    table, columns = agreed_columns(
-        table.at(known), known, _incoming(table.at(known), known.columns, rows), began, rows.schema.names
-    )
-    spec = WriteSpec.of(table, columns, namer, aside=aside).checking(
-        table.definition, {**known.columns, **columns}
-    )
-    return Written(write_batches(table.bucket, spec, rows.batches()), columns, spec.naming), rows.repeatable
+    incoming = _incoming(table.at(known), known.columns, rows)
+    seen, columns = agreed_columns(table.at(known), known, incoming, began, rows.schema.names)
+    spec = WriteSpec.of(seen, columns, namer, aside=aside, texts=_texts(rows, incoming))
+    spec = spec.checking(seen.definition, {**known.columns, **columns})
+    try:
+        return Written(
+            write_batches(table.bucket, spec, rows.batches()), columns, spec.naming
+        ), rows.repeatable
+    except InvalidInputError:
+        # Others may have let the column take any text meanwhile.
+        if spec.texts and rows.repeatable and table.journal.known(since=began).columns != known.columns:
+            return write(table, rows, namer, aside=aside)
+        raise
 
 
 def directories_of(table: LakeContext, data: Any) -> set[str]:
@@ -103,21 +112,34 @@ def directories_of(table: LakeContext, data: Any) -> set[str]:
     seen = table.journal.known()
     table, known = table.at(seen), seen.columns
     rows = to_reader(data, known=known)
-    columns = target_columns(table.definition, known, _incoming(table, known, rows))
+    incoming = _incoming(table, known, rows)
+    columns = target_columns(table.definition, known, incoming)
+    texts = _texts(rows, incoming)
     return {
         part.directory
         for batch in rows.batches()
-        for part in table.partition_spec.split(conform(batch, columns))
+        for part in table.partition_spec.split(conform(checked(pa.table(batch), texts), columns))
     }
 
 
+def _texts(rows: InputRows, incoming: ColumnTypes) -> dict[str, str]:
+    """The columns of text that become another type, unless the rows are known to be of that one."""
+    has = {
+        name: kind for name, kind in columns_of(rows.schema).items() if rows.columns[name] != incoming[name]
+    }
+    return unchecked(has, incoming)
+
+
 def _incoming(table: LakeContext, known: ColumnTypes, rows: InputRows) -> dict[str, str]:
-    """The columns of rows to be written. Lists that are all empty have the table's type, if it has one."""
+    """The columns of rows to be written. Lists that are all empty have the table's type, if it has one, and texts
+    that of a UUID, JSON or ENUM."""
     schema, columns = rows.schema, columns_of(rows.schema)
     types = {fold(name): kind for name, kind in known.items()}
     for name, kind in rows.columns.items():
         if types.get(fold(name), kind) == kind:
             columns[name] = kind
+        else:
+            columns[name] = of_text(columns[name], types[fold(name)])
     for field in schema:
         if field.name in columns or field.type == "null":
             continue
@@ -210,8 +232,6 @@ def target_columns(definition: LakeDefinition, known: ColumnTypes, incoming: Col
 
 
 def _transformed(rows: InputRows, query: str, known: ColumnTypes) -> InputRows:
-    import pyarrow as pa
-
     text = Query.parse(query, "_rows").sql
     table = pa.Table.from_batches(rows.batches(), rows.schema)
     return to_reader(run_query(text, {"_rows": table}, types=rows.columns), known=known)

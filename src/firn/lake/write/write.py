@@ -8,11 +8,12 @@ being uploaded (`firn.lake.write.upload`). Bloom filters add at most 6 bytes a r
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from firn.arrow.texts import checked
 from firn.arrow.types import arrow_schema, conform
 from firn.bucket.base import Bucket
 from firn.clock import SystemClock
@@ -62,8 +63,9 @@ class WriteSpec:
     `memory_budget` the bytes of Arrow rows gathered before they are split and written; `stats_columns` how
     many columns, from the first, get statistics in the log; `bloom_filters` the columns that get Bloom filters
     as well, where their type can have them; `aside` the columns that hold what was set aside;
-    values of those in `loose` are cast to their type, whatever they are; `naming` says what columns are called in
-    files, and rows that are new have to pass `checks`. With `keys`,
+    values of those in `loose` are cast to their type, whatever they are; the texts of those in `texts`
+    are checked to be ones of these types. `naming` says what columns are called in files, and rows that are new have
+    to pass `checks`. With `keys`,
     `write_batches` makes files in which each key stands once. `replaces` and `applied` are what the
     files say of themselves, see `firn.journal.model.Namer`.
     """
@@ -85,6 +87,7 @@ class WriteSpec:
     loose: frozenset[str] = frozenset()
     naming: Naming = PLAIN
     checks: Checks = NO_CHECKS
+    texts: ColumnTypes = field(default_factory=dict)
 
     @staticmethod
     def of(
@@ -94,6 +97,7 @@ class WriteSpec:
         *,
         target_size: int | None = None,
         aside: frozenset[str] = frozenset(),
+        texts: ColumnTypes | None = None,
     ) -> WriteSpec:
         """For files of a table as its properties have it."""
         d = table.definition
@@ -115,6 +119,7 @@ class WriteSpec:
             aside=aside,
             loose=frozenset(d.explicit),
             naming=d.naming,
+            texts=texts or {},
             **{name: value for name, value in given.items() if value is not None},
         )
 
@@ -210,6 +215,8 @@ def _conformed(spec: WriteSpec, batches: Iterable[pa.RecordBatch | pa.Table]) ->
         for start in range(0, batch.num_rows, step):
             loose = not spec.loose.isdisjoint(spec.columns)
             given = batch.slice(start, step)
+            if spec.texts:
+                given = checked(pa.table(given), spec.texts)
             rows = conform(
                 with_defaults(given, defaults, spec.columns) if defaults else given, spec.columns, loose=loose
             )

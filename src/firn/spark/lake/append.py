@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from firn.arrow.engine import run_query
+from firn.arrow.texts import unchecked
 from firn.arrow.types import columns_of
 from firn.errors import InvalidInputError, UnsupportedError
+from firn.journal.columns import of_text
 from firn.journal.model import ColumnTypes, Namer, Snapshot
 from firn.lake.context import LakeContext, Written
 from firn.lake.maintain.merge_source import staging_spec
@@ -27,7 +29,14 @@ from firn.spark.native.parquet import quote
 from firn.spark.session.packing import BINS_PER_SLOT
 from firn.spark.session.partitions import each_partition
 from firn.spark.session.session import ARROW_BATCH_CONF, ARROW_BATCH_ROWS, conf, slots
-from firn.spark.session.types import handed_back, incoming_columns, recast, spark_arrow_schema, spark_schema
+from firn.spark.session.types import (
+    columns_of_schema,
+    handed_back,
+    incoming_columns,
+    recast,
+    spark_arrow_schema,
+    spark_schema,
+)
 from firn.spark.session.worker import settle_imports
 
 if TYPE_CHECKING:
@@ -63,13 +72,16 @@ def write_dataframe(
         incoming = incoming_columns(frame.schema, known.columns)
     else:
         frame, given = queried(frame, query)
+        kinds = {fold(name): kind for name, kind in known.columns.items()}
         incoming = incoming_columns(frame.schema, given)
+        incoming = {name: of_text(kind, kinds.get(fold(name), kind)) for name, kind in incoming.items()}
     if not incoming:
         raise InvalidInputError(
             f"the DataFrame has no column with a type, so there is nothing to append to {table.name}"
         )
     table, columns = agreed_columns(table.at(known), known, incoming, began, frame.columns)
-    spec = WriteSpec.of(table, columns, namer, aside=aside)
+    texts = unchecked(columns_of_schema(frame.schema), incoming)
+    spec = WriteSpec.of(table, columns, namer, aside=aside, texts=texts)
     spec = spec.checking(table.definition, {**known.columns, **columns})
     present = table.journal.snapshot()
     frame = distributed(table, present, frame.select(*[quote(name) for name in incoming]), spec)
