@@ -25,10 +25,11 @@ def unchecked(has: ColumnTypes, wanted: ColumnTypes) -> dict[str, str]:
     return {name: kind for name, kind in found.items() if kind != has[name]}
 
 
-def checked(rows: pa.Table, types: ColumnTypes) -> pa.Table:
+def checked(rows: pa.Table, types: ColumnTypes, *, alterable: bool = False) -> pa.Table:
     """The rows, with the texts of these columns as values of their types have them: a UUID in lower case.
 
-    Free without such columns; else the columns go through DuckDB.
+    Free without such columns; else the columns go through DuckDB, 2 ms at least. `alterable`: whether errors may say
+    that the column's type can be changed.
 
     Raises:
         InvalidInputError: a text that isn't one; the message says which.
@@ -43,13 +44,15 @@ def checked(rows: pa.Table, types: ColumnTypes) -> pa.Table:
     try:
         values = run_query("SELECT * FROM texts", {"texts": texts}, types=kinds)
     except InvalidInputError as error:
-        raise _refusal(texts, kinds, error) from None
+        raise _refusal(texts, kinds, error, alterable) from None
     for name in names:
         rows = rows.set_column(rows.column_names.index(name), name, values.column(name))
     return rows
 
 
-def _refusal(rows: pa.Table, kinds: ColumnTypes, error: InvalidInputError) -> InvalidInputError:
+def _refusal(
+    rows: pa.Table, kinds: ColumnTypes, error: InvalidInputError, alterable: bool
+) -> InvalidInputError:
     for name, kind in kinds.items():
         column = quoted(name)
         with connection() as duck:
@@ -57,13 +60,18 @@ def _refusal(rows: pa.Table, kinds: ColumnTypes, error: InvalidInputError) -> In
                 f"{column} IS NOT NULL AND TRY_CAST({column} AS {kind}) IS NULL"
             )
             found = wrong.project(column).limit(1).fetchall()
-        if found:
-            wide = duckdb_name(arrow_type(kind))
-            return InvalidInputError(
-                f"the column {name!r} is {kind}, and the value {str(found[0][0])[:100]!r} of the data isn't one: "
-                "correct the data, or let the column take any text (ALTER TABLE … ALTER COLUMN "
-                f"{column} TYPE {wide})."
-            )
+        if not found:
+            continue
+        known = (
+            f"the column {name!r} is {kind}, and the value {str(found[0][0])[:100]!r} of the data isn't one"
+        )
+        if not alterable:
+            return InvalidInputError(f"{known}: correct the data.")
+        wide = duckdb_name(arrow_type(kind))
+        return InvalidInputError(
+            f"{known}: correct the data, or let the column take any text (ALTER TABLE … ALTER COLUMN "
+            f"{column} TYPE {wide})."
+        )
     said = ", ".join(f"{name!r} ({kind})" for name, kind in kinds.items())
     reason = str(error).rpartition(" fails: ")[2]
     return InvalidInputError(f"texts of the data don't fit the columns {said}: {reason}. Correct the data.")

@@ -193,6 +193,14 @@ def test_rows_that_dont_fit(data: list[dict[str, Any]], why: str) -> None:
     assert live(table) == {b"a": b"v"}
 
 
+def test_texts_that_are_no_values_of_their_column() -> None:
+    table = new_table(schema={"id": "UUID"})
+    with pytest.raises(InvalidInputError, match="'id' is UUID, and the value 'no'"):
+        load(table, [{"key": b"a", "id": "no"}])
+    load(table, [{"key": b"a", "id": "6FA1C2E093B54C7E8D215B0A9E4F7C38"}])
+    assert live(table) == {b"a": ("6fa1c2e0-93b5-4c7e-8d21-5b0a9e4f7c38",)}
+
+
 def test_values_that_cant_be_merged_upon() -> None:
     with pytest.raises(InvalidInputError):
         load(new_table(merge_operator="add"), rows(b"a", value=b"not a number"))

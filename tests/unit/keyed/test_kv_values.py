@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from datetime import date, datetime, time, timezone
 from decimal import Decimal
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -190,3 +191,14 @@ def test_sizes():
     rows = Values({"a": "BIGINT", "b": "VARCHAR", "c": "VARCHAR[]"})
     assert rows.size((1, "abc", None)) == 24 + 3
     assert rows.size((1, None, ["ab", "c"])) > rows.size((1, None, []))
+
+
+def test_texts_of_other_types_are_refused_if_they_arent_one() -> None:
+    values = Values({"id": "UUID", "note": "JSON", "size": "ENUM('s', 'l')", "all": "UUID[]"})
+    told = UUID("6fa1c2e0-93b5-4c7e-8d21-5b0a9e4f7c38")
+    row = (str(told), "[1]", "s", [str(told)])
+    assert values.check({"id": told, "note": "[1]", "size": "s", "all": [told]}) == row
+    assert values.check({"id": str(told).upper(), "note": "NaN"}) == (str(told), "NaN", None, None)
+    for wrong in ({"id": "no"}, {"note": "{no"}, {"size": "m"}, {"all": ["no"]}):
+        with pytest.raises(InvalidInputError, match=r"(isn't one|don't fit).*orrect the data"):
+            values.check(wrong)

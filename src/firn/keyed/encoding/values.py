@@ -6,25 +6,32 @@ never fails over a value that was acknowledged. Stored are bytes, or a tuple of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final
 
+import orjson
 import pyarrow as pa
 import pyarrow.types as pt
 
 from firn.arrow.casting import MisfitError, convert
 from firn.arrow.inputs import declared_columns
 from firn.arrow.pyvalues import build, shown
-from firn.arrow.types import arrow_schema
+from firn.arrow.texts import checked, unchecked
+from firn.arrow.types import arrow_schema, duckdb_name
 from firn.errors import InvalidInputError
-from firn.journal.typenames import Type, parse
+from firn.journal.typenames import Enum, Type, parse
 from firn.keyed.encoding.columns import ENTRY_COLUMNS, sst_schema
 from firn.keyed.encoding.entries import DELETE, Entry
+from firn.keyed.encoding.key_cells import UUID_FORM
 from firn.names import fold
 
 MAX_VALUE: Final = 1 << 26
 """Bytes that one value may have, 64 MiB: a batch of Arrow holds 2 GiB, and a merge has one of each run at hand."""
+
+_UUID = re.compile(UUID_FORM)
 
 BYTES: Final = pa.schema([("value", pa.binary())])
 """The value column of a table without a schema."""
@@ -242,6 +249,7 @@ class _Cell:
         self._parsed: Type = parse(kind)
         self._python: type[Any] | None = None
         self._low = self._high = 0
+        self._texts = unchecked({name: str(duckdb_name(arrow))}, {name: kind})
         self._maps = "MAP(" in kind  # which Arrow takes as lists of pairs, and users have as dicts
         if pt.is_integer(arrow):
             self._python = int
@@ -290,7 +298,21 @@ class _Cell:
             raise InvalidInputError(
                 f"{shown(value)} doesn't fit the value column {self.name!r}, which is {self.kind}"
             ) from None
+        if self._texts:
+            array = self._checked(value, array)
         return self.value(array, 0)
+
+    def _checked(self, value: Any, array: pa.Array) -> pa.Array:
+        """Texts of another type, which not all texts are. Those that a table often has take microseconds."""
+        if self.kind == "UUID" and _UUID.fullmatch(str(value)):
+            return pa.array([str(value).lower()])
+        if isinstance(self._parsed, Enum) and value in self._parsed.values:
+            return array
+        if self.kind == "JSON":
+            with suppress(orjson.JSONDecodeError):  # which refuses some that DuckDB takes
+                orjson.loads(value)
+                return array
+        return checked(pa.table({self.name: array}), self._texts).column(0).combine_chunks()
 
     def _built(self, column: list[Any]) -> pa.Array:
         array = build(column, range(len(column)), f"the value column {self.name!r}", self._parsed)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from firn.arrow.texts import checked, unchecked
 from firn.arrow.types import columns_of, conform
 from firn.errors import InvalidInputError
 from firn.keyed.definition.definition import KeyedDefinition
@@ -109,6 +110,7 @@ class LoadRows:
             raise InvalidInputError(
                 f"{self._name} has no column {unknown[0]!r}: its columns are {', '.join(self.columns)}."
             )
+        rows = checked(rows, unchecked(columns_of(rows.schema), self.columns))
         table = conform(rows, self.columns).combine_chunks()
         count = table.num_rows
         width = len(self._keys.names)

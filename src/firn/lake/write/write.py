@@ -216,7 +216,7 @@ def _conformed(spec: WriteSpec, batches: Iterable[pa.RecordBatch | pa.Table]) ->
             loose = not spec.loose.isdisjoint(spec.columns)
             given = batch.slice(start, step)
             if spec.texts:
-                given = checked(pa.table(given), spec.texts)
+                given = checked(pa.table(given), spec.texts, alterable=True)
             rows = conform(
                 with_defaults(given, defaults, spec.columns) if defaults else given, spec.columns, loose=loose
             )
