@@ -284,6 +284,8 @@ class DuckQuery:
     def _failure(self, error: Exception) -> FirnError:
         if isinstance(error, duckdb.OutOfMemoryException):
             return self._limits.out_of_memory(self._said or self.text)
+        if isinstance(error, (duckdb.IOException, OSError)) and self._limits.spill is not None:
+            self._limits.spill.path()  # a query that spills fails when its connection is closed
         reason, _, rest = str(error).partition("\n\nLINE ")
         if self._said is not None:
             return InvalidInputError(f"the statement {shown(self._said)} fails: {reason.strip()}")
@@ -312,7 +314,7 @@ def _check_unsigned(rows: pa.RecordBatch, columns: ColumnTypes) -> None:
 
 class _Rows(Iterator[pa.RecordBatch]):
     """The batches of a query. If nobody reads them to the end, they are closed with the process, before the modules
-    that their connection needs are gone."""
+    that their connection needs are gone. A forked child can't read on: it has none of DuckDB's threads."""
 
     def __init__(self, batches: Generator[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -327,6 +329,14 @@ class _Rows(Iterator[pa.RecordBatch]):
 
     def _orphaned(self) -> None:
         keep_alive(self._batches)
+        self._batches = _begun_elsewhere()
+
+
+def _begun_elsewhere() -> Generator[pa.RecordBatch]:
+    yield from ()
+    raise InvalidInputError(
+        "these rows were begun in the process that this one was forked from: ask the result for its rows anew."
+    )
 
 
 def _unique(names: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import os
 import random
 import subprocess
 import sys
@@ -708,6 +709,29 @@ def test_a_kept_duckdb_ends_with_the_directory_that_it_spills_to(tmp_path: Path)
         path = where.path()
         assert [key for key in connections._idle if key[2] == path]
     assert [key for key in connections._idle if key[2] == path] == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is forked here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_does_not_read_rows_on(tmp_path: Path) -> None:
+    """It has none of the threads that would compute them, and would wait for ever."""
+    db = firn.connect(tmp_path)
+    table = db.create_table("t")
+    for _ in range(20):
+        table.append({"n": list(range(50_000))})
+    result = db.sql("SELECT n FROM t")
+    begun = result.to_batches()
+    read = next(begun).num_rows
+    child = os.fork()
+    if not child:
+        try:
+            list(begun)
+        except firn.InvalidInputError as error:
+            os._exit(0 if "forked" in str(error) and result.count() == 1_000_000 else 2)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert read + sum(batch.num_rows for batch in begun) == 1_000_000
 
 
 def test_no_jvm_and_no_spark(tmp_path: Path) -> None:

@@ -97,6 +97,18 @@ def test_a_connection_that_is_let_go_of_leaves_nothing(url: str, tmp_path: Path)
 
 
 @pytest.mark.usefixtures("little_memory")
+def test_after_close_nothing_spills(url: str, tmp_path: Path) -> None:
+    """DuckDB would make the directory anew, for everybody to read, and nobody would remove it."""
+    with firn.connect(url, spill=tmp_path / "spill") as db:
+        result, begun = db.sql(SORTED), db.sql(SORTED).to_batches()
+        next(begun)
+    for rows in (result.to_batches(), begun):
+        with pytest.raises(firn.DatabaseClosedError, match="spill is closed"):
+            list(rows)
+    assert not list((tmp_path / "spill").iterdir())
+
+
+@pytest.mark.usefixtures("little_memory")
 def test_without_a_directory_nothing_spills(url: str) -> None:
     with (
         firn.connect(url) as db,

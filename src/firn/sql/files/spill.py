@@ -11,7 +11,7 @@ from pathlib import Path
 from firn.arrow.connections import close_spilling
 from firn.concurrency.at_exit import unclosed
 from firn.concurrency.once import Once
-from firn.errors import InvalidInputError
+from firn.errors import DatabaseClosedError, InvalidInputError
 
 
 class SpillDirectory:
@@ -23,18 +23,25 @@ class SpillDirectory:
 
     Raises:
         InvalidInputError: `parent` is no directory, and can't become one; when it is first needed.
+        DatabaseClosedError: it is needed after `close`: what it would put there, nobody would remove.
     """
 
     def __init__(self, parent: str | os.PathLike[str], owner: object = None) -> None:
         self._parent, self.owner = Path(parent).expanduser().absolute(), owner
         self._made = Once(self._make)
+        self._closed = False
         self._removal: weakref.finalize[..., SpillDirectory] | None = None
         unclosed.add(self)
 
     def path(self) -> str:
+        if self._closed:
+            raise DatabaseClosedError(
+                f"the connection that spills to {self._parent} is closed: connect again."
+            )
         return self._made()
 
     def close(self) -> None:
+        self._closed = True
         if self._removal is not None:
             self._removal()
 
