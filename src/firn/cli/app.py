@@ -53,6 +53,7 @@ class Commands(TyperGroup):
         given = list(sys.argv[1:] if args is None else args)
         # Asked of the words, not of the parser: its own errors are answered in JSON too.
         self._json = json = "--json" in given
+        output.settle_encoding()
         # Left to itself the parser would print errors in a frame of its own, and not as JSON.
         log = logging.getLogger("firn")
         warns = _Warns(logging.WARNING)

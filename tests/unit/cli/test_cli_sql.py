@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -10,6 +14,7 @@ import pytest
 
 import firn
 from cli_runs import done, run
+from firn.cli.sql import prompt
 from firn.cli.sql.answers import Format
 from firn.cli.sql.prompt import Prompt
 
@@ -85,6 +90,49 @@ def test_the_interactive_shell(typed: Callable[[Iterable[str]], str]) -> None:
     assert "timing is on" in typed(["\\timing", "UPDATE stock SET n = 1;", "\\q", "DROP TABLE stock;", "y"])
 
 
+def test_the_shell_outlives_what_nobody_foresaw(
+    typed: Callable[[Iterable[str]], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "isn't Unicode" in typed(["SELECT '\udcff';", "SELECT 1;"])
+    monkeypatch.setattr(prompt, "print_answer", lambda *_: 1 // 0)
+    assert typed(["SELECT 1;", "SELECT 1;"]).count("unexpected ZeroDivisionError") == 2
+
+
+def test_values_that_python_has_none_for_are_texts(tmp_path: Path) -> None:
+    query = (
+        "SELECT '290000-01-01'::DATE AS d, ['infinity'::TIMESTAMP] AS l, INTERVAL 1 MONTH AS i, "
+        "{'t': '2020-01-01 00:00:00.123456789'::TIMESTAMP_NS} AS s"
+    )
+    asked = ("sql", query, "--db", tmp_path)
+    firn.connect(tmp_path).create_table("t")
+    values = {
+        "d": "290000-01-01",
+        "l": ["infinity"],
+        "i": "1 month",
+        "s": {"t": "2020-01-01 00:00:00.123456789"},
+    }
+    assert orjson.loads(done(*asked, "--json").out) == values
+    cells = next(csv.DictReader(done(*asked, "--csv").out.splitlines()))
+    assert (cells["d"], cells["i"], orjson.loads(cells["l"])) == (values["d"], values["i"], values["l"])
+    assert "290000-01-01" in done(*asked).out
+
+
+def test_a_pipe_gets_utf_8_whatever_the_locale(tmp_path: Path) -> None:
+    firn.connect(tmp_path).create_table("t").append([{"s": "日本"}])
+    program = ["-c", "from firn.cli import main; main()", "sql", "FROM t", "--db", str(tmp_path)]
+    env = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    for mode in ([], ["--csv"], ["--json"]):
+        found = subprocess.run([sys.executable, *program, *mode], env=env, capture_output=True, check=True)
+        assert "日本" in found.stdout.decode()
+
+
+def test_explain_says_who_chose_the_engine(tmp_path: Path) -> None:
+    firn.connect(tmp_path).create_table("t")
+    explain = ("sql", "EXPLAIN SELECT 1", "--db", tmp_path)
+    assert "engine duckdb: the default" in done(*explain).out
+    assert "engine duckdb: engine= of the call" in done(*explain, "--engine", "duckdb").out
+
+
 def test_a_drop_asks_before(typed: Callable[[Iterable[str]], str]) -> None:
     typed(["DROP TABLE stock;", "n", "DROP TABLE stock;"])
     assert "stock" in typed(["\\dt"])
@@ -95,7 +143,7 @@ def test_a_drop_asks_before(typed: Callable[[Iterable[str]], str]) -> None:
 def test_words_tables_and_columns_are_completed(tmp_path: Path) -> None:
     db = firn.connect(tmp_path)
     db.create_table("stock").append([{"shelf": 1}])
-    prompt = Prompt(db, Format(), read=lambda _: "")
-    assert [prompt.complete("s", n) for n in range(9)][:2] == ["select", "set"]
-    assert {"stock", "shelf"} <= {prompt.complete("s", n) for n in range(12)}
-    assert (prompt.complete("STO", 0), prompt.complete("zzz", 0)) == ("stock", None)
+    shell = Prompt(db, Format(), read=lambda _: "")
+    assert [shell.complete("s", n) for n in range(9)][:2] == ["select", "set"]
+    assert {"stock", "shelf"} <= {shell.complete("s", n) for n in range(12)}
+    assert (shell.complete("STO", 0), shell.complete("zzz", 0)) == ("stock", None)

@@ -35,7 +35,9 @@ def sql(
     limit: Limit = None,
     csv: Csv = False,
     json: Json = False,
-    engine: Annotated[str, typer.Option("--engine", help="duckdb, in this process, or spark.")] = "duckdb",
+    engine: Annotated[
+        str | None, typer.Option("--engine", help="duckdb, in this process, which is the default, or spark.")
+    ] = None,
     fence: Annotated[
         bool, typer.Option("--fence", help="Let a statement take a keyed table over from its writer.")
     ] = False,
@@ -67,7 +69,7 @@ def sql(
     """
     if csv and json:
         raise InvalidInputError("--csv and --json exclude each other.")
-    if engine not in ENGINES:
+    if engine is not None and engine not in ENGINES:
         raise InvalidInputError(f"--engine {engine}: it can be {' or '.join(ENGINES)}.")
     if query is not None and file is not None:
         raise InvalidInputError("give SQL or --file, not both.")
@@ -80,7 +82,7 @@ def sql(
         from firn.cli.sql.prompt import Prompt
 
         database = opened(must_exist=False, allow_files=[*roots, "."])
-        Prompt(database, chosen, engine=cast("Engine", engine), fence=fence).run()
+        Prompt(database, chosen, engine=cast("Engine | None", engine), fence=fence).run()
         return
     from firn.predicate.words import WordReader, statements
     from firn.sql.script import run_script
@@ -91,7 +93,7 @@ def sql(
     database = opened(must_exist=not makes, allow_files=roots)
     if engine == "spark":
         waiting.start_spark()
-    results = run_script(database, text, given, engine=cast("Engine", engine), fence=fence)
+    results = run_script(database, text, given, engine=cast("Engine | None", engine), fence=fence)
     quiet, more = json and not sys.stdout.isatty(), True
     while more:
         with waiting.working(database, quiet=quiet) as answered:

@@ -49,7 +49,7 @@ class Prompt:
         database: Database,
         chosen: Format,
         *,
-        engine: Engine = "duckdb",
+        engine: Engine | None = None,
         fence: bool = False,
         read: Callable[[str], str] = input,
     ) -> None:
@@ -84,9 +84,17 @@ class Prompt:
             text = f"{text}\n{line}" if text else line
             if not text.strip():
                 text = ""
-            elif _is_whole(text):
+            elif self._is_whole(text):
                 self._answer(text)
                 text = ""
+
+    def _is_whole(self, text: str) -> bool:
+        """Whether a statement has come to its ';', or can't be read at all, as running it will say."""
+        try:
+            each = words(text)
+        except FirnError:
+            return True
+        return bool(each) and each[-1].text == ";"
 
     def _answer(self, text: str) -> None:
         began = time.monotonic()
@@ -102,6 +110,10 @@ class Prompt:
             output.error(str(error) or "interrupted")
             if in_block and not self._script.in_block:
                 output.error("the transaction is rolled back")
+        except Exception as error:
+            if os.environ.get("FIRN_TRACEBACK"):
+                raise
+            output.error(f"unexpected {type(error).__name__}: {error} (FIRN_TRACEBACK=1 shows where)")
         if self._timing:
             output.note(f"{time.monotonic() - began:.3f} s")
 
@@ -186,9 +198,3 @@ class Prompt:
                         described = self._database.sql(f'DESCRIBE "{table}"')
                         self._known += [row["column_name"] for row in described]
         return self._known
-
-
-def _is_whole(text: str) -> bool:
-    """Whether a statement has come to its ';'."""
-    each = words(text)
-    return bool(each) and each[-1].text == ";"

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -16,6 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from firn.cli.terminal.grid import Grid, lay_out
+from firn.cli.terminal.values import values_of
 from firn.units import size_text
 
 if TYPE_CHECKING:
@@ -53,6 +55,16 @@ def _console(stream: Any) -> Console:
 
 def _is_terminal(stream: Any) -> bool:
     return bool(stream.isatty())
+
+
+def settle_encoding() -> None:
+    """Whatever the locale says, files and pipes get UTF-8, and a terminal escapes for what it can't show."""
+    stream = sys.stdout
+    if isinstance(stream, TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
+        if _is_terminal(stream):
+            stream.reconfigure(errors="backslashreplace")
+        else:
+            stream.reconfigure(encoding="utf-8")
 
 
 def line(text: str) -> None:
@@ -196,7 +208,7 @@ def plain(value: Any) -> Any:
 def rows_of(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[tuple[Any, ...]]:
     """Rows as Python values, at most `limit`."""
     for batch in limited(batches, limit):
-        yield from zip(*(_readable(column).to_pylist() for column in batch.columns), strict=True)
+        yield from zip(*map(values_of, batch.columns), strict=True)
 
 
 def limited(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
@@ -226,17 +238,13 @@ def _csv_cells(column: pa.Array) -> list[str]:
     elif pt.is_integer(kind) or pt.is_boolean(kind) or pt.is_date32(kind) or pt.is_string(kind):
         texts = column.cast(pa.string())
     else:
-        return ["" if value is None else cell(value) for value in _readable(column).to_pylist()]
+        texts = None
+    if texts is None or (pt.is_temporal(kind) and pc.any(pc.match_substring_regex(texts, "^[<-]")).as_py()):
+        return [
+            "" if value is None else cell(value) for value in values_of(column)
+        ]  # Arrow has no text for some
     # pc.fill_null(texts, "") would load pandas, where it is installed
     return ["" if text is None else text for text in texts.to_pylist()]
-
-
-def _readable(column: pa.Array) -> pa.Array:
-    """Nanoseconds as text: Python's datetime has none."""
-    import pyarrow as pa
-
-    nanos = pa.types.is_timestamp(column.type) and column.type.unit == "ns"
-    return column.cast(pa.string()) if nanos else column
 
 
 def unique(names: Sequence[str]) -> list[str]:
