@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from firn.arrow.defaults import default_text
 from firn.arrow.inputs import declared_columns
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.columns import converts
@@ -27,7 +28,6 @@ from firn.journal.model import ColumnTypes, Snapshot
 from firn.journal.naming import free_name
 from firn.journal.typenames import quoted
 from firn.lake.context import LakeContext
-from firn.lake.definition.defaults import default_text
 from firn.lake.definition.definition import LakeDefinition, check_properties, parse_bloom_filters
 from firn.lake.definition.order import split_order
 from firn.lake.partition.partition import PartitionSpec

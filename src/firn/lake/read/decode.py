@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from firn.arrow.defaults import default_value
 from firn.arrow.engine import filter_table, row_mask
 from firn.arrow.types import arrow_schema, arrow_type, columns_of, conform
 from firn.deferred import DeferredModule
 from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes, DataFile, Snapshot
 from firn.journal.naming import PLAIN, Naming
-from firn.lake.definition.defaults import default_value
 from firn.lake.parquet.bloom import row_group_blooms
 from firn.lake.parquet.source import BATCH_ROWS, ParquetSource
 from firn.lake.partition.partition import PartitionSpec

@@ -17,13 +17,16 @@ from firn.names import fold
 
 
 def default_text(value: Any, kind: str, column: str) -> str:
-    """A default as the definition keeps it.
+    """A default as the definition keeps it. That of a FLOAT has all digits of its value, so that it is the same in a
+    DOUBLE, to which the column may widen.
 
     Raises:
         InvalidInputError: the value doesn't fit the type, or the type is nested.
 
     >>> default_text(False, "BOOLEAN", "c"), default_text("1.5", "DECIMAL(5,2)", "d")
     ('false', '1.50')
+    >>> default_text(0.1, "FLOAT", "f")
+    '0.10000000149011612'
     """
     if not isinstance(parse(kind), (Scalar, Decimal, Enum)):
         raise InvalidInputError(
@@ -32,7 +35,8 @@ def default_text(value: Any, kind: str, column: str) -> str:
     try:
         rows = to_reader([{"v": value}], known={"v": kind})
         given = pa.Table.from_batches(rows.batches(), rows.schema)
-        sql = f"SELECT CAST(CAST(v AS {kind}) AS VARCHAR) AS v FROM given"
+        exact = f"CAST(CAST(v AS {kind}) AS DOUBLE)" if kind == "FLOAT" else f"CAST(v AS {kind})"
+        sql = f"SELECT CAST({exact} AS VARCHAR) AS v FROM given"
         text = str(run_query(sql, {"given": given}, types=rows.columns).column(0)[0].as_py())
         default_value(text, kind)
     except (InvalidInputError, pa.ArrowException):
