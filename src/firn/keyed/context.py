@@ -60,7 +60,7 @@ class _Shared:
 
     def __init__(self, bucket: Bucket, definition: KeyedDefinition) -> None:
         self.cache = BlockCache(definition.settings.block_cache)
-        self.readers = SstReaders(bucket, self.cache, definition.values)
+        self.readers = SstReaders(bucket, self.cache)
         self.writers: WeakValueDictionary[int, OpenWriter] = WeakValueDictionary()
         """By the engines of the database that opened each."""
 
@@ -139,17 +139,20 @@ class KeyedContext:
 
     def as_in(self, view: View) -> Self:
         """The table with the definition that a view has. No request."""
-        if not view.manifest.definition:
+        wanted = view.manifest.definition
+        if wanted is self.alterations or wanted == self.alterations:
             return self
         found: Self | None = self._altered.get(view.manifest.name)
         if found is None:
-            found = replace(self, alterations=view.manifest.definition)
+            # Most manifests only repeat what the one before says.
+            found = next((each for each in self._altered.values() if each.alterations == wanted), None)
+            found = replace(self, alterations=wanted) if found is None else found
             self._altered.clear()
             self._altered[view.manifest.name] = found
         return found
 
     @cached_property
-    def _altered(self) -> dict[str, Any]:
+    def _altered(self) -> dict[str, Self]:
         """The table as it is in the manifest that was asked for last."""
         return {}
 
@@ -188,5 +191,5 @@ class KeyedContext:
         return self._shared.readers
 
     def sst(self, key: str, size: int) -> SstReader:
-        """The reader of one object. No request."""
-        return self._shared.readers(key, size)
+        """The reader of one object by this definition of the table. No request."""
+        return self._shared.readers(key, size, self.values)

@@ -14,6 +14,7 @@ from firn.journal.manifest import View
 from firn.keyed import founding
 from firn.keyed.aio import AsyncKeyedReader, AsyncKeyedWriter
 from firn.keyed.context import KeyedContext
+from firn.keyed.definition.alteration import Alteration
 from firn.keyed.definition.settings import POLLS
 from firn.keyed.load import bulk_load
 from firn.keyed.maintain import alter as altering
@@ -210,19 +211,42 @@ class KeyedTable(KeyedContext):
         return sweep.sweep(self, older_than=older_than, dry_run=dry_run)
 
     def alter(
-        self, *, set_properties: Mapping[str, Any] | None = None, fence: bool = False, dry_run: bool = False
+        self,
+        *,
+        rename: Mapping[str, str] | None = None,
+        drop: str | Sequence[str] = (),
+        add: Mapping[str, str | tuple[str, Any]] | None = None,
+        types: Mapping[str, str] | None = None,
+        comments: Mapping[str, str | None] | None = None,
+        comment: str | None = None,
+        set_properties: Mapping[str, Any] | None = None,
+        fence: bool = False,
+        dry_run: bool = False,
     ) -> AlterResult:
-        """Change properties, by one commit that rewrites no data. Only the table's writer may: that which this
-        database has open, and which goes by them from then on. A compaction under way is lost.
+        """Change the columns of the values, comments and properties, by one commit that rewrites no data. All or
+        nothing; a call that changes nothing commits nothing. Only the table's writer may: that which this database
+        has open, and which goes by the new definition from then on. A compaction under way is lost.
+
+        Columns of the key and those with a merge operator stay as they are. Readers that follow the table go on by
+        the new definition; checkpoints are read with the columns of then.
 
         Args:
+            rename: new names by column. `rename`, `drop` and `types` name columns as they were before the call, so
+                `{"a": "b", "b": "a"}` swaps two; `comments` names them as they are after it.
+            drop: columns. Their values aren't shown any more, and compactions leave them out.
+            add: DuckDB types of new columns, or pairs of a type and the value that rows have which are older than the
+                column. Such a default never changes; a put that leaves the column out has it, too.
+            types: wider DuckDB types by column: such that hold all values exactly, BIGINT for INTEGER.
+            comments: texts by column, of the key's, too; None takes one back.
+            comment: a text about the table; "" takes it back.
             set_properties: name → value; None takes a property back to its default. All but `pointer_url` can change.
                 `block_cache` counts for handles that are opened when no other is.
             fence: where this database has no writer open, become the writer for a moment, which ends another one.
             dry_run: only tell what would change.
 
         Raises:
-            InvalidInputError: an unknown property, or a value that can't be; or there is no writer to do it.
+            InvalidInputError: an unknown column or property, a name that is taken, a column that can't be changed, a
+                type or a value that can't be; or there is no writer to do it. Nothing was changed.
 
         Cost: that of reading the table's metadata, 1 CAS, and a commit's 2 PUTs; with `fence` also that of `open`.
 
@@ -234,8 +258,24 @@ class KeyedTable(KeyedContext):
             ('set flush_ms = 20',)
             >>> delays.alter(set_properties={"flush_ms": None}, fence=True).changes
             ('unset flush_ms',)
+            >>> db = firn.connect("memory://")
+            >>> routes = db.create_table("routes", kind="keyed", key={"id": "BIGINT"}, schema={"delay": "INTEGER"})
+            >>> with routes.open() as kv:
+            ...     kv.put(1, {"delay": 5})
+            ...     _ = routes.alter(rename={"delay": "minutes"}, add={"cancelled": ("BOOLEAN", False)})
+            ...     kv.get(1)
+            {'minutes': 5, 'cancelled': False}
         """
-        return altering.alter(self, set_properties, fence=fence, dry_run=dry_run)
+        asked = Alteration(
+            rename or {},
+            (drop,) if isinstance(drop, str) else tuple(drop),
+            add or {},
+            types or {},
+            comments or {},
+            comment,
+            set_properties or {},
+        )
+        return altering.alter(self, asked, fence=fence, dry_run=dry_run)
 
 
 class AsyncKeyedTable:

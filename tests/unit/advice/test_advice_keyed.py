@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import firn
 from advice import advises
 from cli_runs import done, run
 from firn.errors import ObjectNotFoundError
+from firn.journal.entries import NAME, TYPE, DefinitionEntry, Entries
 from firn.journal.envelope import Envelopes
 from firn.journal.manifest.codec import decode_manifest, encode_manifest
 from firn.journal.manifest.journal import ManifestJournal
@@ -361,9 +363,34 @@ def test_a_lost_sst_is_named_by_fsck(tmp_path: Any) -> None:
     assert elsewhere.reader().get(b"a") == b"v"
 
 
-def test_keyed_tables_have_no_types_to_alter(tmp_path: Path):
+def test_bytes_have_no_types_to_alter(tmp_path: Path):
     url = str(tmp_path)
-    firn.connect(url).create_table("t", kind="keyed")
+    db = firn.connect(url)
+    db.create_table("t", kind="keyed")
     refused = run("alter", f"{url}/t", "--type", "a=BIGINT", "--set", "flush_ms=20", "--fence")
-    assert refused.code == 2 and "leave --type out" in refused.err
-    done("alter", f"{url}/t", "--set", "flush_ms=20", "--fence")
+    assert refused.code == 2 and "Load the rows into a table with a schema" in refused.err
+    db.create_table("u", kind="keyed", schema={"a": "INTEGER"}).load([{"key": b"a", "a": 1}])
+    done("alter", f"{url}/u", "--type", "a=BIGINT", "--set", "flush_ms=20", "--fence")
+
+
+def test_a_manifest_whose_entries_dont_fit_is_copied_back() -> None:
+    db = firn.connect(f"memory://{uuid.uuid4().hex}")
+    table = db.create_table("t", kind="keyed", schema={"a": "INTEGER", "b": "INTEGER"})
+    table.alter(drop="b", add={"c": "DATE"}, rename={"a": "b"}, fence=True)
+    key = table.journal.layout.manifest_key(table.view().manifest.name)
+    file = decode_manifest(key.rpartition("/")[2], db.bucket.get(key).data, where=key)
+
+    def spoiled(kind: str, value: str) -> Callable[[], object]:
+        entries = Entries({**file.definition.map, (kind, "c"): DefinitionEntry(value, 9)})
+        return damaged(db, key, encode_manifest(replace(file, definition=entries)))
+
+    elsewhere = firn.connect(db.url)
+    back = spoiled(NAME, "b")
+    with advises("after the entries of its manifest. Copy the manifest back from a backup", names="t"):
+        elsewhere.table("t").reader().get(b"a")
+    back()
+    back = spoiled(TYPE, "NONSENSE")
+    with advises("its manifest gives the column ", names="t"):
+        elsewhere.table("t").reader().get(b"a")
+    back()
+    assert elsewhere.table("t").reader().get(b"a") is None

@@ -40,13 +40,13 @@ def runs(draw, typed):
 def test_it_finds_what_is_there_and_gives_back_what_it_was_made_of(values, data):
     entries = data.draw(runs(values.typed))
     batch = values.batch(entries)
-    block = Block(batch, values)
+    block = Block(batch, typed=values.typed)
     assert len(block) == len(entries)
     assert block.batch.equals(batch)
     block.batch.validate(full=True)
     keys = {entry.key for entry in entries}
     for key in keys | {key + b"a" for key in keys} | {key[:-1] for key in keys} | {b"", b"b" * 9}:
-        assert block.versions(key) == [entry for entry in entries if entry.key == key]
+        assert block.versions(key, values.from_row) == [entry for entry in entries if entry.key == key]
         assert block.lower_bound(key) == sum(entry.key < key for entry in entries)
 
 
@@ -54,12 +54,12 @@ def test_what_says_nothing_takes_no_room():
     """Of rows whose keys and values are of one length, without expiry or deletes: keys, values and seqs are kept,
     and a share of the keys once more."""
     plain = [Entry(b"%016d" % n, n, PUT, None, b"%0100d" % n) for n in range(900)]
-    size = Block(BYTES.batch(plain), BYTES).nbytes
+    size = Block(BYTES.batch(plain), typed=False).nbytes
     assert size / 900 < 16 + 100 + 8 + (16 + 56) / STRIDE + 2
     ragged = [entry._replace(value=entry.value[:-1]) if entry.seq % 2 else entry for entry in plain]
-    assert Block(BYTES.batch(ragged), BYTES).nbytes == size + 4 * 900 - 450
+    assert Block(BYTES.batch(ragged), typed=False).nbytes == size + 4 * 900 - 450
     mixed = [entry._replace(kind=MERGE, expire_at=5) if entry.seq % 2 else entry for entry in plain]
-    assert Block(BYTES.batch(mixed), BYTES).nbytes == size + 900 + 9 * 900
+    assert Block(BYTES.batch(mixed), typed=False).nbytes == size + 900 + 9 * 900
 
 
 def test_deletes_and_expiries_are_told():
@@ -68,7 +68,7 @@ def test_deletes_and_expiries_are_told():
         Entry(b"a", 2, PUT, 66, b"x"),
         Entry(b"b", 1, MERGE, None, b"y"),
     ]
-    block = Block(BYTES.batch(entries), BYTES)
+    block = Block(BYTES.batch(entries), typed=False)
     assert block.versions(b"a") == entries[:2]
     assert block.versions(b"b") == entries[2:]
     assert all(type(entry) is Entry for entry in block.versions(b"a"))

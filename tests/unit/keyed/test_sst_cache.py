@@ -234,7 +234,7 @@ def test_a_block_that_several_want_is_fetched_once(waiting, cache):
     results = []
     assert gets(bucket, lambda: results.extend(together(gate, waiting, *reads))) == 1
     assert results == [[ENTRIES[5]], [ENTRIES[4]], [ENTRIES[5]]]
-    assert not reader._flights._flights
+    assert not reader._file._flights._flights
 
 
 def test_an_error_reaches_all_who_wait_and_the_next_one_tries_again(waiting):

@@ -14,7 +14,8 @@ from firn.errors import CorruptObjectError, UnsupportedError
 from firn.keyed.encoding.entries import PUT, Entry
 from firn.keyed.encoding.values import Values
 from firn.keyed.sst.cache import BlockCache
-from firn.keyed.sst.reader import WHOLE_BYTES, SstReader
+from firn.keyed.sst.file import WHOLE_BYTES
+from firn.keyed.sst.reader import SstReader
 from firn.keyed.sst.tail import MAGIC, checksum, tail_bytes
 from firn.keyed.sst.writer import SstWriter
 

@@ -20,7 +20,8 @@ from firn.errors import InvalidInputError
 from firn.keyed.encoding.entries import DELETE, MERGE, PUT, Entry
 from firn.keyed.encoding.values import Values
 from firn.keyed.sst.cache import BlockCache
-from firn.keyed.sst.reader import TAIL_BYTES, WHOLE_BYTES, SstReader
+from firn.keyed.sst.file import TAIL_BYTES, WHOLE_BYTES
+from firn.keyed.sst.reader import SstReader
 from firn.keyed.sst.writer import SstWriter
 
 BYTES = Values()
@@ -352,7 +353,7 @@ def test_absent_keys_cost_nothing_but_for_one_in_a_hundred(large):
     spent, found = requests(bucket, lambda: [reader.get(key) for key in absent])
     assert not any(found)
     assert spent < 120
-    assert spent == sum(reader._bloom.may_contain(hash64(key)) for key in absent)
+    assert spent == sum(reader._file._bloom.may_contain(hash64(key)) for key in absent)
     assert requests(bucket, lambda: reader.get(b"a")) == (0, [])
     assert requests(bucket, lambda: reader.get_many([b"a", b"z"])) == (0, {})
 

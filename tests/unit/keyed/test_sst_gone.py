@@ -11,7 +11,8 @@ from firn.bucket import open_bucket
 from firn.errors import CorruptObjectError, ObjectNotFoundError
 from firn.keyed.encoding.values import Values
 from firn.keyed.sst.cache import BlockCache
-from firn.keyed.sst.reader import WHOLE_BYTES, SstReader
+from firn.keyed.sst.file import WHOLE_BYTES
+from firn.keyed.sst.reader import SstReader
 from firn.keyed.sst.writer import SstWriter
 
 VALUES = Values()

@@ -13,7 +13,8 @@ from firn.keyed.encoding.entries import DELETE, MERGE, PUT, Entry
 from firn.keyed.encoding.values import Values
 from firn.keyed.sst.cache import BlockCache
 from firn.keyed.sst.decode import BlockDecoder
-from firn.keyed.sst.reader import WHOLE_BYTES, SstReader
+from firn.keyed.sst.file import WHOLE_BYTES
+from firn.keyed.sst.reader import SstReader
 from firn.keyed.sst.writer import SstWriter
 
 BYTES = Values()

@@ -63,6 +63,7 @@ def check_keyed(
     except FirnError as error:
         found.add(_told(where, error))
         return found
+    table = table.as_in(view)  # whose definition knows the columns of all files
     listed = {
         info.key: info
         for prefix in (table.journal.layout.l0_prefix, table.journal.layout.ssts_prefix)
@@ -214,6 +215,11 @@ def _check_inside(table: KeyedTable, file: _File, where: str, blocks: bool) -> I
 
     reader = SstReader(table.bucket, file.key, file.size, BlockCache(0), values=table.values)
     index = reader.index
+    if not table.values.fits(reader.names):
+        known = ", ".join(table.values.stored_schema.names)
+        yield Finding(
+            where, f"it has the values {', '.join(reader.names)}, and the table's are {known}", GONE
+        )
     if file.sst is not None:
         for name in ("min_key", "max_key", "rows", "max_seq", "tombstones", "min_expire"):
             said, has = getattr(file.sst, name), getattr(index, name)

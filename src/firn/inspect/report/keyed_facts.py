@@ -67,6 +67,7 @@ class KeyedFacts:
 def keyed_facts(table: KeyedTable) -> KeyedFacts:
     """Collect a keyed table's facts. Cost: that of opening a reader, 2 LIST sequences, and 1 GET a checkpoint."""
     view = table.journal.read()
+    table = table.as_in(view)
     live = {f.key for f in view.l0} | {table.journal.layout.sst_key(s.file) for s in view.manifest.ssts}
     checkpoints = tuple(table.journal.snapshots())
     return KeyedFacts(table, view, _runs(view), checkpoints, _stored(table, live))

@@ -7,11 +7,13 @@ what is known: that it is current, that the current one stands on it, that a sna
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from firn.journal.alterations import told
+from firn.journal.entries import Entries
 from firn.journal.manifest.codec import ManifestFile, decode_manifest
-from firn.journal.manifest.layout import order_of
+from firn.journal.manifest.layout import NO_MANIFEST, order_of
 from firn.journal.manifest.model import SSTInfo
 from firn.journal.manifest.store import ManifestStore
 
@@ -26,6 +28,7 @@ class ManifestCommit:
     has taken its place, or it never was current; "open", it is newer than the current one: its compactor is about to
     commit it, or died before. `version` is what `changes` takes. `time_ms` is by the store's clock. `flushes` are
     those that it took in, up to the number `last_compacted`; `adds` and `deletes` the SSTs that came and went.
+    `altered` says what an `alter` changed, a line each; of other commits, and where the one before is gone, nothing.
     """
 
     version: str
@@ -41,6 +44,7 @@ class ManifestCommit:
     ssts: int
     rows: int
     bytes: int
+    altered: tuple[str, ...] = ()
 
 
 def history(store: ManifestStore, limit: int | None = None) -> list[ManifestCommit]:
@@ -69,7 +73,7 @@ def history(store: ManifestStore, limit: int | None = None) -> list[ManifestComm
     if current not in files:
         store.current()  # raises where it is lost, and not only replaced and collected in between
     chain = files[current].chain if current in files else ()
-    found, before = [], _Before({}, -1)
+    found, before = [], _Before({}, -1, None)
     for name, file in files.items():
         state: State
         if name == current:
@@ -93,6 +97,7 @@ class _Before:
 
     ssts: Mapping[str, SSTInfo]
     last_compacted: int
+    definition: Entries | None
 
 
 def _step(
@@ -100,7 +105,10 @@ def _step(
 ) -> tuple[ManifestCommit, _Before]:
     """Changes of an Incremental one are its own; a Full one's are told by the manifest before it in the list."""
     if file.base is not None and file.base in files:
-        before = _Before(_ssts_of(files[file.base], files), files[file.base].last_compacted)
+        base = files[file.base]
+        before = _Before(_ssts_of(base, files), base.last_compacted, base.definition)
+    elif before.definition is None and len(file.replaced) > 1 and file.replaced[-2].manifest == NO_MANIFEST:
+        before = replace(before, definition=Entries())  # it is the table's first
     ssts = _ssts_of(file, files)
     if file.base is None:
         adds = tuple(sst for key, sst in ssts.items() if before.ssts.get(key) != sst)
@@ -121,8 +129,9 @@ def _step(
         ssts=len(ssts),
         rows=sum(sst.rows for sst in ssts.values()),
         bytes=sum(sst.bytes for sst in ssts.values()),
+        altered=() if before.definition is None else told(before.definition, file.definition),
     )
-    return commit, _Before(ssts, file.last_compacted)
+    return commit, _Before(ssts, file.last_compacted, file.definition)
 
 
 def _ssts_of(file: ManifestFile, files: Mapping[str, ManifestFile]) -> dict[str, SSTInfo]:

@@ -16,12 +16,13 @@ from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.definition import create_object, decode_framed, encode_framed, read_object
 from firn.journal.entries import PROPERTY, Entries
 from firn.journal.manifest.layout import ManifestLayout
+from firn.keyed.definition.evolved import COLUMNS, EvolvedColumns, comments_of, evolve
 from firn.keyed.definition.settings import KeyedSettings
 from firn.keyed.encoding.key_cells import KEY_TYPES
 from firn.keyed.encoding.keys import Keys
 from firn.keyed.encoding.seqs import NARROW, WIDE, WIDE_SEQ, Seqs
 from firn.keyed.encoding.values import Values
-from firn.keyed.merge.operators import Operator, operator_of
+from firn.keyed.merge.operators import Operator, operator_of, suited
 from firn.keyed.sst.writer import SstWriter
 from firn.kinds import FORMAT_VERSIONS
 from firn.names import fold
@@ -51,6 +52,11 @@ class KeyedDefinition:
     `features` are what a reader must know: `wide-seq`, `key-types`. A clone has its parent's.
     A clone's `parent` names the table that it was made of and the checkpoint that pins it.
     The definition of a dropped table stays: the next of its name has the next `generation`, and objects of its own.
+
+    What `alter` has changed is in the last ones, which `encode` leaves out. `stored` says what files call a column
+    that is called otherwise now. `defaults` are what rows have that are older than the column, as text. `optional`
+    are names in files of columns that a file may have or lack; `widened` are columns that it may have with a narrower
+    type. `comments` are by column, "" being the table's.
     """
 
     name: str
@@ -65,6 +71,11 @@ class KeyedDefinition:
     parent: Mapping[str, str] | None = None
     features: tuple[str, ...] = ()
     generation: int = 0
+    stored: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    optional: tuple[str, ...] = ()
+    widened: tuple[str, ...] = ()
+    comments: Mapping[str, str] = field(default_factory=dict)
 
     kind = KIND
     erased = False
@@ -79,17 +90,19 @@ class KeyedDefinition:
 
     @cached_property
     def values(self) -> Values:
-        return Values(self.columns)
+        return Values(self.columns, self.stored, self.defaults, self.optional)
 
     @property
     def seqs(self) -> Seqs:
         """How entries are numbered."""
         return WIDE if WIDE_SEQ in self.features else NARROW
 
-    def sst_writer(self, expected_bytes: int = 0) -> SstWriter:
-        """Makes one SST or L0 object of the table."""
+    def sst_writer(self, expected_bytes: int = 0, *, values: Values | None = None) -> SstWriter:
+        """Makes one SST or L0 object of the table; `values` are those of its rows, if they aren't of now."""
+        values = values or self.values
         return SstWriter(
-            self.values.schema,
+            values.schema,
+            stored=values.stored_schema,
             block_bytes=self.settings.block_size,
             compression=self.settings.compression,
             bloom_bits=self.settings.bloom_bits,
@@ -110,11 +123,41 @@ class KeyedDefinition:
         return KeyedSettings.from_properties(self.properties)
 
     def altered(self, changes: Entries) -> KeyedDefinition:
-        """The definition with changes that a manifest tells."""
+        """The definition that the table was created with, with changes that a manifest tells."""
         if not changes:
             return self
         properties = {**self.properties, **changes.of(PROPERTY)}
-        return replace(self, properties={k: v for k, v in properties.items() if v is not None})
+        found = EvolvedColumns(self.columns or {})
+        columns, merge = self.columns, self.merge_operator
+        if columns is not None and changes.only(*COLUMNS):
+            found = evolve(columns, changes, self.name)
+            # By column from now on: those that were added have none.
+            columns, merge = found.columns, self.operators
+        return replace(
+            self,
+            columns=columns,
+            merge_operator=merge,
+            properties={k: v for k, v in properties.items() if v is not None},
+            stored=found.stored,
+            defaults=found.defaults,
+            optional=found.optional,
+            widened=found.widened,
+            comments=comments_of(changes, found),
+        )
+
+    @property
+    def operators(self) -> str | Mapping[str, str] | None:
+        """The merge operator; of a table with a schema by column, unless it is one function for whole rows."""
+        operator = self.merge_operator
+        if self.columns is None or not isinstance(operator, str) or ":" in operator:
+            return operator
+        return suited(operator, Values(self.columns))
+
+    def seen_as(self, older: KeyedDefinition) -> KeyedDefinition:
+        """An older definition, for files of this one, too: streams keep the columns that they began with."""
+        mine, theirs = ({d.stored.get(n, n) for n in d.columns or ()} for d in (self, older))
+        optional = {*self.optional, *older.optional, *(mine ^ theirs)}
+        return replace(older, optional=tuple(sorted(optional)))
 
     def check(self) -> None:
         """Refuse what can't be: properties, types of columns and keys, the operator. No requests."""

@@ -7,7 +7,7 @@ never fails over a value that was acknowledged. Stored are bytes, or a tuple of 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final
@@ -42,6 +42,9 @@ class Values:
 
     Args:
         columns: the declared columns, as a `pyarrow.Schema` or names to DuckDB types; None for bytes.
+        stored: name → what the column is called in files, of those that are called otherwise there.
+        defaults: name → what rows have whose file lacks the column, as text.
+        optional: names in files of columns that a file may have or lack: that were added or dropped.
 
     Raises:
         InvalidInputError: a name or type that no keyed table can have.
@@ -52,12 +55,24 @@ class Values:
     b'66'
     """
 
-    def __init__(self, columns: pa.Schema | Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        columns: pa.Schema | Mapping[str, str] | None = None,
+        stored: Mapping[str, str] | None = None,
+        defaults: Mapping[str, str] | None = None,
+        optional: Collection[str] = (),
+    ) -> None:
         self.columns: dict[str, str] | None = None if columns is None else declared_columns(columns)
         """Names to DuckDB types; None where values are bytes."""
         self.schema: pa.Schema = BYTES
         """The value columns of a run."""
-        self._cells: tuple[_Cell, ...] = ()
+        self.stored_schema: pa.Schema = BYTES
+        """The same as files call them."""
+        self.optional = frozenset(optional)
+        self.readings: dict[pa.Schema, Any] = {}
+        """How rows of other columns are read, for `firn.keyed.encoding.layouts`."""
+        self._stored, self._texts = dict(stored or {}), dict(defaults or {})
+        self._cells: tuple[Cell, ...] = ()
         self._checks: tuple[tuple[str, Callable[[Any], Any]], ...] = ()
         self._names: frozenset[str] = frozenset()
         if self.columns is not None:
@@ -67,15 +82,71 @@ class Values:
                 )
             for name, kind in self.columns.items():
                 _refuse_column(name, kind)
-            self.schema = arrow_schema(self.columns)
+            self.schema = self.stored_schema = arrow_schema(self.columns)
+            if self._stored:
+                self.stored_schema = pa.schema(
+                    [field.with_name(self._stored.get(field.name, field.name)) for field in self.schema]
+                )
             self._cells = tuple(
-                _Cell(name, self.columns[name], self.schema.field(name).type) for name in self.columns
+                Cell(name, self.columns[name], self.schema.field(name).type) for name in self.columns
             )
             self._checks = tuple((cell.name, cell.check) for cell in self._cells)
             self._names = frozenset(self.columns)
 
-    def __reduce__(self) -> tuple[type[Values], tuple[dict[str, str] | None]]:
-        return Values, (self.columns,)
+    def __reduce__(self) -> tuple[type[Values], tuple[Any, ...]]:
+        return Values, (self.columns, self._stored, self._texts, self.optional)
+
+    def same(self, other: Values) -> bool:
+        """Whether the values of both are the same in memory and in files."""
+        return self is other or (
+            self._stored == other._stored
+            and self._texts == other._texts
+            and self.optional == other.optional
+            and self.schema.equals(other.schema)
+            and self.columns == other.columns
+        )
+
+    def select(self, names: Collection[str]) -> Values:
+        """Some of the columns."""
+        columns = {name: kind for name, kind in (self.columns or {}).items() if name in names}
+        kept = {name: text for name, text in self._texts.items() if name in columns}
+        return Values(columns, self._stored, kept, self.optional)
+
+    def fits(self, names: Sequence[str]) -> bool:
+        """Whether a file with these value columns can be one of the table."""
+        own = self.stored_schema.names
+        if names == own:
+            return True
+        there, needed = set(names), set(own) - self.optional
+        return bool(self.optional) and needed <= there <= {*own, *self.optional}
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """The columns, each of which checks and turns its values."""
+        return self._cells
+
+    @cached_property
+    def defaults(self) -> dict[str, pa.Scalar]:
+        """Name → what rows have whose file lacks the column."""
+        from firn.arrow.defaults import default_value
+
+        found = {}
+        for cell in self._cells:
+            if cell.name in self._texts:
+                given = default_value(self._texts[cell.name], cell.kind)
+                found[cell.name] = convert(pa.array([given.as_py()], given.type), cell.arrow)[0]
+        return found
+
+    @cached_property
+    def _filled(self) -> tuple[tuple[str, Callable[[Any], Any], Any], ...]:
+        """The columns with what a put has that leaves them out."""
+        defaults = self.defaults
+        return tuple(
+            (cell.name, cell.check, cell.value(pa.array([defaults[cell.name]]), 0))
+            if cell.name in defaults
+            else (cell.name, cell.check, None)
+            for cell in self._cells
+        )
 
     @property
     def typed(self) -> bool:
@@ -95,8 +166,8 @@ class Values:
     def check(self, value: object) -> object:
         """The stored form of a value that a user hands over.
 
-        A typed row is a mapping; what it lacks is null. Numbers, text, bytes and times stay what they are, or are
-        refused; a Python float is rounded where the column is FLOAT.
+        A typed row is a mapping; what it lacks has its default, or is null. Numbers, text, bytes and times stay what
+        they are, or are refused; a Python float is rounded where the column is FLOAT.
 
         Raises:
             InvalidInputError: not a value of this table.
@@ -120,13 +191,22 @@ class Values:
                 f"{', '.join(self.columns)}"
             )
         get = value.get
-        row = tuple([check(get(name)) for name, check in self._checks])
+        if self._texts:
+            row = tuple([check(get(name, default)) for name, check, default in self._filled])
+        else:
+            row = tuple([check(get(name)) for name, check in self._checks])
         if not self._names.issuperset(value):
             unknown = next(name for name in value if name not in self._names)
             raise InvalidInputError(
                 f"the table has no value column {unknown!r}; its columns are {', '.join(self.columns)}"
             )
         return row
+
+    def check_operand(self, value: object) -> object:
+        """`check` of what is merged onto a value: what it lacks is null, which leaves the value's as it is."""
+        if self._texts and isinstance(value, Mapping):
+            value = {**dict.fromkeys(self._texts), **value}
+        return self.check(value)
 
     def check_column(self, name: str) -> Callable[[Any], Any]:
         """What `check` does to the value of one column."""
@@ -239,7 +319,7 @@ class Values:
         return pa.RecordBatch.from_arrays(columns, schema=self.run_schema)
 
 
-class _Cell:
+class Cell:
     """One value column: checks Python values, and turns them into Arrow and back."""
 
     def __init__(self, name: str, kind: str, arrow: pa.DataType) -> None:

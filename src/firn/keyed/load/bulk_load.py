@@ -78,7 +78,7 @@ def load(table: KeyedContext, data: Any, *, runner: Runner | None = None) -> Loa
         {'delay': 66}
     """
     job = _Load(table, runner)
-    rows = LoadRows(table.definition, table.clock.now_ms())
+    rows = LoadRows(job.definition, table.clock.now_ms())
     source = to_reader(data, known=rows.columns)
     runs: list[list[SSTInfo]] = []
     for number, chunks in enumerate(_ascending(rows.chunks(source.batches()))):
@@ -173,6 +173,11 @@ class _Load:
         self._manifest: Manifest = self.session.view.manifest
         greatest = max((sst.max_seq for sst in self._manifest.ssts), default=0)
         self._seq = self._table.definition.seqs.bulk(greatest, self._manifest.last_compacted)
+
+    @property
+    def definition(self) -> KeyedDefinition:
+        """The table's as it is while the load lasts: whoever alters it takes the compactor's epoch."""
+        return self._table.definition
 
     def context(self, numbers: range) -> LoadContext:
         return LoadContext(

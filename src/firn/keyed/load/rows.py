@@ -112,6 +112,10 @@ class LoadRows:
             )
         rows = checked(rows, unchecked(columns_of(rows.schema), self.columns))
         table = conform(rows, self.columns).combine_chunks()
+        for name, default in self._values.defaults.items():
+            if fold(name) not in given:
+                at = table.schema.get_field_index(name)
+                table = table.set_column(at, table.schema.field(at), pa.repeat(default, table.num_rows))
         count = table.num_rows
         width = len(self._keys.names)
         arrays = [

@@ -1,4 +1,4 @@
-"""Changes of a keyed table's definition after its creation: of its properties.
+"""Changes of a keyed table's definition after its creation: of the columns of its values, comments and properties.
 
 The change stands in the manifest, with the feature `definition`, so that each reader of a view has it at no request
 more. Only compactors put manifests, so `alter` takes the compactor's epoch; and the writer's, so that no writer
@@ -7,41 +7,24 @@ goes by the old definition: that of the writer which this database has open, or 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from firn.alter import AlterResult
 from firn.errors import InvalidInputError
-from firn.journal.entries import PROPERTY, TIME, time_entry, times_in_force
+from firn.journal.alterations import told
+from firn.journal.entries import Entries, times_in_force
 from firn.journal.manifest import Manifest
 from firn.keyed.context import KeyedContext
+from firn.keyed.definition.alteration import Alteration, altered
 from firn.keyed.definition.definition import KeyedDefinition
-from firn.keyed.definition.settings import KEYED_PROPERTIES, KeyedSettings
 from firn.keyed.founding import founded, newest_view
 
-FIXED = ("pointer_url",)
-"""Says where the pointer is, and so can't be told by what the pointer names."""
 
-
-def alter(
-    table: KeyedContext, set_properties: Mapping[str, Any] | None, *, fence: bool, dry_run: bool
-) -> AlterResult:
+def alter(table: KeyedContext, asked: Alteration, *, fence: bool, dry_run: bool) -> AlterResult:
     """See `KeyedTable.alter`."""
-    if not set_properties:
-        raise InvalidInputError(
-            f"{table.name}: alter was told nothing to change. Pass set_properties={{name: value}}."
-        )
-    for name in set_properties:
-        if name in FIXED:
-            raise InvalidInputError(
-                f"{table.name}: the property {name!r} can't be changed: it says where the table's pointer is. Make "
-                "another table."
-            )
-        if name not in KEYED_PROPERTIES:
-            KeyedSettings.from_properties({name: set_properties[name]})  # which says what there is
+    asked.check(table.name)
     if dry_run:
         view = newest_view(table)
-        return AlterResult(view.version, _lines(_wanted(table, view.manifest, set_properties)))
+        before = view.manifest.definition
+        return AlterResult(view.version, told(before, _wanted(table, before, asked)))
     writer = table.writer_here()
     if writer is None and not fence:
         raise InvalidInputError(
@@ -50,14 +33,15 @@ def alter(
             "another process may have."
         )
     view = newest_view(table)
-    if not _wanted(table, view.manifest, set_properties):
+    before = view.manifest.definition
+    if _wanted(table, before, asked) == before:
         return AlterResult(view.version, ())
     if writer is not None:
         if any(info.writer_epoch > writer.epoch for info in view.pointer.infos):
             writer.poll()  # which tells that it is fenced
-        return writer.altered_by(lambda: _commit(table, set_properties))
+        return writer.altered_by(lambda: _commit(table, asked))
     founded(table, lambda: table.journal.open_writer(strict=table.settings.strict))
-    return _commit(table, set_properties)
+    return _commit(table, asked)
 
 
 def definition_now(table: KeyedContext) -> KeyedDefinition:
@@ -74,41 +58,13 @@ def sweep_age_s(table: KeyedContext, manifest: Manifest) -> float:
     return max(settings.l0_min_age, *(ms / 1000 for ms in lately), 0.0)
 
 
-def _commit(table: KeyedContext, set_properties: Mapping[str, Any]) -> AlterResult:
+def _commit(table: KeyedContext, asked: Alteration) -> AlterResult:
     session = table.journal.open_compactor()
     manifest = session.view.manifest
-    wanted = _wanted(table, manifest, set_properties)
-    view = session.commit(
-        adds=(),
-        deletes=(),
-        last_compacted=manifest.last_compacted,
-        definition=manifest.definition.changed(wanted),
-    )
-    return AlterResult(view.version, _lines(wanted))
+    wanted = _wanted(table, manifest.definition, asked)
+    view = session.commit(adds=(), deletes=(), last_compacted=manifest.last_compacted, definition=wanted)
+    return AlterResult(view.version, told(manifest.definition, wanted))
 
 
-def _wanted(
-    table: KeyedContext, manifest: Manifest, set_properties: Mapping[str, Any]
-) -> dict[tuple[str, str], Any]:
-    """The entries that make these changes, without what is so already."""
-    before = table.created.altered(manifest.definition)
-    merged = {**before.properties, **set_properties}
-    settings = KeyedSettings.from_properties({k: v for k, v in merged.items() if v is not None})
-    wanted: dict[tuple[str, str], Any] = {}
-    for name, value in set_properties.items():
-        if value == before.properties.get(name):
-            continue
-        wanted[PROPERTY, name] = value
-        if name == "l0_min_age":
-            last_ms = [int(time.rpartition(" ")[2]) for time in manifest.definition.of(TIME)]
-            at_ms = max(table.clock.now_ms(), *(ms + 1 for ms in last_ms), 0)  # each stays
-            wanted[time_entry(name, at_ms)] = round(settings.l0_min_age * 1000)
-    return wanted
-
-
-def _lines(wanted: Mapping[tuple[str, str], Any]) -> tuple[str, ...]:
-    return tuple(
-        f"unset {name}" if value is None else f"set {name} = {value}"
-        for (kind, name), value in wanted.items()
-        if kind == PROPERTY
-    )
+def _wanted(table: KeyedContext, before: Entries, asked: Alteration) -> Entries:
+    return altered(table.created, before, asked, table.clock.now_ms())

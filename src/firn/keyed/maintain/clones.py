@@ -62,9 +62,10 @@ def clone(table: C, name: str, at: str | Checkpoint | None = None) -> C:
     check_name(name)
     prefix = key_below(table.prefix.rpartition("/")[0], name)
     pin = _pin(table, prefix, at)
-    properties = {key: value for key, value in table.definition.properties.items() if key != "pointer_url"}
+    created = table.created  # what was altered since is in its first manifest
+    properties = {key: value for key, value in created.properties.items() if key != "pointer_url"}
     definition = replace(
-        table.definition,
+        created,
         name=name,
         properties=properties,
         first_epoch=table.clock.now_ms(),

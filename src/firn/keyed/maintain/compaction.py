@@ -167,6 +167,7 @@ def compact_once(
         if may_take is not None and not may_take(view):
             return None, None
         session = table.journal.open_compactor()
+    table = table.as_in(session.view)  # whoever alters it takes the epoch
     plan = due(session.view, policy_of(table))
     if plan is None:
         return session, None

@@ -284,7 +284,7 @@ def _by_column(merge: str | Mapping[str, str], values: Values) -> dict[str, Cell
     if isinstance(merge, str):
         if merge not in BUILT_IN:
             _unknown(merge)
-        found = {name: _cells(merge, kind) for name, kind in kinds.items()}
+        found = by_column(merge, values)
         if not any(found.values()):
             has = ", ".join(f"{name} {kind}" for name, kind in (values.columns or {}).items())
             raise InvalidInputError(
@@ -315,6 +315,11 @@ def _by_column(merge: str | Mapping[str, str], values: Values) -> dict[str, Cell
                 )
             cells[name] = cell
     return cells
+
+
+def by_column(merge: str, values: Values) -> dict[str, Cells | None]:
+    """What a built-in operator is on each column; None where it doesn't suit."""
+    return {field.name: _cells(merge, field.type) for field in values.schema}
 
 
 def _cells(name: str, kind: pa.DataType) -> Cells | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, overload
 
 from firn.keyed.encoding.values import Values
-from firn.keyed.merge.builtin_operators import resolve
+from firn.keyed.merge.builtin_operators import by_column, resolve
 
 Spec = str | Mapping[str, str]
 """What `create_table(merge_operator=…)` takes: an operator's name, or names by value column."""
@@ -76,3 +76,12 @@ def operator_of(merge: Spec | None, values: Values) -> Operator | None:
         InvalidInputError: no such operator, or one that doesn't go with the values.
     """
     return None if merge is None else resolve(merge, values)
+
+
+def suited(merge: str, values: Values) -> dict[str, str]:
+    """The value columns that a built-in operator suits, with its name.
+
+    >>> suited("add", Values({"flights": "BIGINT", "city": "VARCHAR"}))
+    {'flights': 'add'}
+    """
+    return {name: merge for name, operator in by_column(merge, values).items() if operator is not None}

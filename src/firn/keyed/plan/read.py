@@ -68,9 +68,10 @@ class KeyedRead(KeyedColumns):
         where: str | None = None,
         at: Any = None,
         upto_seq: int | None = None,
+        seen_as: KeyedDefinition | None = None,
     ) -> KeyedRead:
-        """Pin a view, with `upto_seq` less what was written later. Cost: the view's requests, and 1 ranged GET an L0
-        object; with a merge operator 1 an SST."""
+        """Pin a view, with `upto_seq` less what was written later, with the columns that an older definition gives if
+        `seen_as` is one. Cost: the view's requests, and 1 ranged GET an L0 object; with a merge operator 1 an SST."""
         now_ms = table.clock.now_ms()
         view = view_at(table, at)
         if at is None:
@@ -85,7 +86,10 @@ class KeyedRead(KeyedColumns):
                     f"{table.name} can't be read at {view.version} any more: {error}. Read a newer version, or "
                     "another checkpoint."
                 ) from error
-        read = KeyedRead(table.bucket, table.definition, view.version, now_ms, files, (), upto_seq=upto_seq)
+        definition = table.as_in(view).definition
+        if seen_as is not None:
+            definition = definition.seen_as(seen_as)
+        read = KeyedRead(table.bucket, definition, view.version, now_ms, files, (), upto_seq=upto_seq)
         read = read.select(spelled(read.table, read.known, columns))
         return read if where is None else read.where(where)
 
@@ -160,8 +164,8 @@ class KeyedRead(KeyedColumns):
         values, operator = self.values, self.operator
         if operator is None and values.columns is not None:
             # At least one, which a run can't be without; an operator may need them all.
-            wanted = {name: kind for name, kind in values.columns.items() if name in self.needed}
-            values = Values(wanted or dict(list(values.columns.items())[:1]))
+            wanted = [name for name in values.columns if name in self.needed]
+            values = values.select(wanted or [next(iter(values.columns))])
         together = unit.runs()
         runs = [self._scanned(run, unit.range, values, len(together)) for run in together]
         yield from merge_runs(

@@ -66,7 +66,8 @@ class Changes:
     files: tuple[ChangeFile, ...]
     schema: pa.Schema
     _bucket: Bucket = field(repr=False, compare=False)
-    _definition: KeyedDefinition = field(repr=False, compare=False)
+    definition: KeyedDefinition = field(repr=False, compare=False)
+    """The table's as it is now, by whose columns all changes are told."""
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The key's columns, the value's, then `_kind` ("put", "delete", "merge"), `_seq` and `_expire_at`.
@@ -74,7 +75,7 @@ class Changes:
         Raises `ObjectNotFoundError` if sweep has taken an object meanwhile: ask for the changes again.
         """
         for file in self.files:
-            yield from change_batches(self._bucket, self._definition, file)
+            yield from change_batches(self._bucket, self.definition, file)
 
     def to_arrow(self) -> pa.Table:
         """All of it as one Arrow table."""
@@ -92,7 +93,7 @@ class Changes:
         if kept >= len(self.files):
             return self
         seq = self.files[kept - 1].upto
-        seqs = self._definition.seqs
+        seqs = self.definition.seqs
         number = seqs.number(seq)
         # Where it ends with a flush, the version says that no load above that is in it: its manifest has some, maybe.
         place = _Place(seqs, number, max(seq, seqs.of(number, seqs.half)))
@@ -136,6 +137,7 @@ def changes(table: KeyedContext, since: str | None = None, upto: str | None = No
         [{'key': b'DTW', '_kind': 'delete'}]
     """
     view = newest_view(table)
+    table = table.as_in(view)
     newest = _Place.of(table.definition.seqs, view)
     ended = newest if upto is None else _Place.parse(table, upto, view, needs_manifest=False)
     begun = (

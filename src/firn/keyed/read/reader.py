@@ -20,6 +20,7 @@ class KeyedReader(Reads):
     """
 
     def __init__(self, table: KeyedContext, view: View, *, follow: float | None) -> None:
+        table = table.as_in(view)
         super().__init__(table)
         self._view, self._follow = view, follow
         self._at = Tree((), sources_of(table, view))
@@ -84,7 +85,9 @@ class KeyedReader(Reads):
         begun = self._monotonic()
         view = self.table.journal.read(self._view)
         if view.version != self._view.version:
-            self._at = Tree((), sources_of(self.table, view))
+            table = self.table.as_in(view)
+            self._at = Tree((), sources_of(table, view))
+            self.table = table
         self._view = view
         self._refreshes += 1
         if self._follow is not None:

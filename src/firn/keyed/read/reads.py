@@ -19,6 +19,7 @@ from firn.keyed.encoding.entries import MERGE, PUT, Entry
 from firn.keyed.encoding.keys import Keys
 from firn.keyed.encoding.values import Values
 from firn.keyed.merge.memtable import Memtable
+from firn.keyed.merge.older_memtable import OlderMemtable
 from firn.keyed.merge.versions import merge_key, merge_runs
 from firn.keyed.read.sources import Sources
 
@@ -70,13 +71,19 @@ class KeyedScan:
 class Tree:
     """One moment of a table: memtables newest first, then what is in the bucket.
 
-    `upto` is the newest `seq` that counts, None for all that the memtables get.
+    `upto` is the newest `seq` that counts, None for all that the memtables get. `operator` and `public`, which makes
+    a value of a stored one, are those of the table as it was then.
     """
 
-    __slots__ = ("sources", "tables", "upto")
+    __slots__ = ("operator", "public", "sources", "tables", "upto")
 
-    def __init__(self, tables: tuple[Memtable, ...], sources: Sources, upto: int | None = None) -> None:
+    def __init__(
+        self, tables: tuple[Memtable | OlderMemtable, ...], sources: Sources, upto: int | None = None
+    ) -> None:
         self.tables, self.sources, self.upto = tables, sources, upto
+        table = sources.table
+        self.operator = table.operator
+        self.public = table.values.public if table.values.typed else None
 
     def fixed(self) -> Tree:
         """The same without what is put from now on."""
@@ -151,8 +158,7 @@ class Reads(ABC):
     def __init__(self, table: KeyedContext) -> None:
         self.table = table
         self._encode = table.keys.encode
-        self._public = table.values.public if table.values.typed else None
-        self._operator, self._now_ms = table.operator, table.now_ms
+        self._now_ms = table.now_ms
 
     @abstractmethod
     def _tree(self, durable: bool) -> Tree:
@@ -204,11 +210,11 @@ class Reads(ABC):
             return None
         newest = found[0]
         if newest.kind != PUT or newest.expire_at is not None:
-            merged = merge_key(found, self._operator, self._now_ms())
+            merged = merge_key(found, tree.operator, self._now_ms())
             if merged is None:
                 return None
             newest = merged
-        return newest.value if self._public is None else self._public(newest.value)
+        return newest.value if tree.public is None else tree.public(newest.value)
 
     def multi_get(self, keys: Sequence[Any], *, durable: bool = False) -> list[Any]:
         """The values of many keys, in their order, as `get` gives them; all at one moment.
@@ -238,9 +244,9 @@ class Reads(ABC):
         now_ms = self._now_ms()
         values: dict[bytes, Any] = {}
         for key, versions in found.items():
-            entry = merge_key(versions, self._operator, now_ms)
+            entry = merge_key(versions, tree.operator, now_ms)
             if entry is not None:
-                values[key] = entry.value if self._public is None else self._public(entry.value)
+                values[key] = entry.value if tree.public is None else tree.public(entry.value)
         return [values.get(key) for key in encoded]
 
     def scan(
@@ -284,7 +290,7 @@ class Reads(ABC):
 
     def _scan(self, start: bytes | None, end: bytes | None, reverse: bool, durable: bool) -> KeyedScan:
         tree = self._tree(durable).fixed()
-        values, operator, now_ms = self.table.values, self._operator, self._now_ms()
+        values, operator, now_ms = tree.sources.table.values, tree.operator, self._now_ms()
 
         def batches() -> Iterator[pa.RecordBatch]:
             at, begun = tree, False
@@ -309,6 +315,10 @@ class Reads(ABC):
                             "or scan a checkpoint, which sweep spares."
                         ) from gone
                     at = self._newer(at, gone)
+                    if not at.sources.table.values.same(values):
+                        raise SnapshotTooOldError(
+                            f"{self.table.name} was altered while it was scanned ({gone}). Scan again."
+                        ) from gone
 
         return KeyedScan(batches, self.table.keys, values)
 

@@ -14,7 +14,7 @@ from firn.concurrency.parallel import in_flight
 from firn.journal.manifest.model import SSTInfo, View
 from firn.keyed.context import KeyedContext
 from firn.keyed.read.runs import runs_of
-from firn.keyed.sst.reader import SstReader, SstReaders
+from firn.keyed.sst.reader import SstReader
 
 SHORT_SHARE = 32
 """A scan of no more blocks than this part of the cache keeps them there, as point reads do."""
@@ -50,10 +50,11 @@ class Run:
 
 
 class Sources:
-    """The objects of a view in the bucket. `l0` is newest first, then `runs`, the newest first too."""
+    """The objects of a view in the bucket, and the table by the definition that they are read by. `l0` is newest
+    first, then `runs`, the newest first too."""
 
-    def __init__(self, l0: Sequence[SstReader], runs: Sequence[Run], readers: SstReaders) -> None:
-        self.l0, self.runs, self._readers = tuple(l0), tuple(runs), readers
+    def __init__(self, table: KeyedContext, l0: Sequence[SstReader], runs: Sequence[Run]) -> None:
+        self.table, self.l0, self.runs, self._readers = table, tuple(l0), tuple(runs), table.ssts
         self._filters: tuple[tuple[memoryview, int, SstReader], ...] | None = None
 
     def load(self) -> None:
@@ -129,7 +130,7 @@ def runs_from(table: KeyedContext, ssts: Iterable[SSTInfo]) -> list[Run]:
 def sources_of(table: KeyedContext, view: View) -> Sources:
     """The objects of a view in the bucket, to be read. No request."""
     l0 = [table.sst(file.key, file.bytes) for file in view.l0]
-    return Sources(l0, runs_from(table, view.manifest.ssts), table.ssts)
+    return Sources(table, l0, runs_from(table, view.manifest.ssts))
 
 
 def _scan(

@@ -8,6 +8,7 @@ all are puts, expiries if there are none. Scans get it back as Arrow.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,13 +17,15 @@ import numpy as np
 import pyarrow as pa
 
 from firn.keyed.encoding.entries import DELETE, PUT, Entry
-from firn.keyed.encoding.values import Values
 
 STRIDE = 16
 """Every so many rows' key is a Python object; the others are looked for in the column's bytes."""
 
 _OBJECT_BYTES = 56  # of a Python bytes object, rounded up, and its place in a list, without the bytes
 _BLOCK_BYTES = 1500  # of a block's own objects, and its place in a cache
+
+RowOf = Callable[[Sequence[pa.Array], int], object]
+"""The stored value in one row of a file's value columns."""
 
 _made: Any = tuple.__new__  # what `Entry(…)` comes down to, without its checks
 
@@ -39,20 +42,21 @@ class Block:
         "_kinds",
         "_rows",
         "_samples",
+        "_schema",
         "_seq_column",
         "_seqs",
         "_valid",
         "_value_data",
         "_value_ends",
-        "_values",
         "nbytes",
     )
 
-    def __init__(self, batch: pa.RecordBatch, values: Values) -> None:
-        """`batch` is a run's, from row 0 of its buffers on, as Parquet is decoded; one row at least."""
+    def __init__(self, batch: pa.RecordBatch, *, typed: bool) -> None:
+        """`batch` has a file's columns, from row 0 of its buffers on, as Parquet is decoded; one row at least. With
+        `typed` values are rows of columns."""
         keys, seqs, kinds, expires, *cells = batch.columns
         self._rows = rows = len(keys)
-        self._values = values
+        self._schema = batch.schema
         ends, self._key_width, data = _texts(keys)
         self._key_ends = ends
         self._key_data: bytes = data.to_pybytes()  # slices of it are keys as they are
@@ -69,7 +73,7 @@ class Block:
         # Typed values go the long way, by Arrow.
         self._cells: list[pa.Array] = []
         self._valid: pa.Buffer | None = None
-        if values.typed:
+        if typed:
             self._cells = cells
             nbytes += sum(cell.nbytes for cell in cells)
         else:
@@ -101,7 +105,7 @@ class Block:
         if not self._cells:
             buffers = [self._valid, pa.py_buffer(self._value_ends), pa.py_buffer(self._value_data)]
             columns.append(pa.Array.from_buffers(pa.binary(), rows, buffers))
-        return pa.RecordBatch.from_arrays(columns, schema=self._values.run_schema)
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def lower_bound(self, key: bytes) -> int:
         """The first row whose key isn't below `key`."""
@@ -118,16 +122,16 @@ class Block:
                 high = middle
         return low
 
-    def versions(self, key: bytes) -> list[Entry]:
-        """All entries of a key, newest first."""
+    def versions(self, key: bytes, row_of: RowOf | None = None) -> list[Entry]:
+        """All entries of a key, newest first. `row_of` makes values of rows, where these are typed."""
         row = self._find(key)
         if row < 0:
             return []
         rows, ends, data = self._rows, self._key_ends, self._key_data
-        found = [self._entry(key, row)]
+        found = [self._entry(key, row, row_of)]
         row += 1
         while row < rows and data[ends[row] : ends[row + 1]] == key:
-            found.append(self._entry(key, row))
+            found.append(self._entry(key, row, row_of))
             row += 1
         return found
 
@@ -148,13 +152,13 @@ class Block:
         row = self.lower_bound(key)
         return row if row < self._rows and data[ends[row] : ends[row + 1]] == key else -1
 
-    def _entry(self, key: bytes, row: int) -> Entry:
+    def _entry(self, key: bytes, row: int, row_of: RowOf | None) -> Entry:
         kind = PUT if self._kinds is None else self._kinds[row]
         expires = self._expires
         if kind == DELETE:
             value: object = None
-        elif self._cells:
-            value = self._values.from_row(self._cells, row)
+        elif row_of is not None and self._cells:
+            value = row_of(self._cells, row)
         else:
             ends = self._value_ends
             value = bytes(self._value_data[ends[row] : ends[row + 1]])

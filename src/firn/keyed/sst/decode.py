@@ -50,27 +50,37 @@ class _Window(io.RawIOBase):
 
 
 class BlockDecoder:
-    """Decodes the blocks of one SST. Safe for several threads.
+    """Decodes the blocks of one SST, whose columns are `schema`. Safe for several threads.
 
     Raises, from every method, `DamagedError` for bytes that aren't what was written.
     """
 
-    def __init__(self, index: SstIndex, footer: bytes, schema: pa.Schema) -> None:
+    def __init__(self, index: SstIndex, footer: bytes) -> None:
         self._index = index
-        self._schema = schema
         # Opening costs half of what decoding does, so each thread takes one that another left.
         self._open: list[tuple[_Window, pq.ParquetFile]] = []
-        self._shapes: dict[tuple[str, ...] | None, _Shape] = {}
+        self._schemas: dict[tuple[str, ...] | None, pa.Schema] = {}
         try:
             self._metadata = pq.read_metadata(pa.BufferReader(footer))
-            names = self._metadata.schema.to_arrow_schema().names
+            self.schema: pa.Schema = self._metadata.schema.to_arrow_schema()
         except (pa.ArrowException, OSError) as error:
             raise DamagedError(f"its footer isn't Parquet's: {error}") from error
         self._probe = Probe(index, self._metadata)
-        if names != schema.names or self._metadata.num_row_groups != index.blocks:
+        if self._metadata.num_row_groups != index.blocks:
             raise DamagedError(
-                f"it has the columns {', '.join(names)} and the table's are {', '.join(schema.names)}"
+                f"its footer tells of {self._metadata.num_row_groups} blocks, its index of {index.blocks}"
             )
+
+    def given(self, columns: Sequence[str] | None) -> pa.Schema:
+        """The columns of rows as `decode` gives them."""
+        if columns is None:
+            return self.schema
+        wanted = tuple(columns)
+        found = self._schemas.get(wanted)
+        if found is None:
+            names = (*ENTRY_COLUMNS, *wanted)
+            found = self._schemas[wanted] = pa.schema([self.schema.field(name) for name in names])
+        return found
 
     @cached_property
     def weights(self) -> tuple[int, ...]:
@@ -79,7 +89,8 @@ class BlockDecoder:
         return tuple(self._metadata.row_group(group).total_byte_size for group in groups)
 
     def decode(self, data: BytesLike, blocks: range, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """The rows of neighbouring blocks, out of the bytes of exactly these; `columns` are value columns."""
+        """The rows of neighbouring blocks, out of the bytes of exactly these, as they lie in the file; `columns` are
+        value columns of it."""
         self.check(data, blocks)
         view, (start, _) = memoryview(data), self._index.extent(blocks.start)
         wanted = None if columns is None else (*ENTRY_COLUMNS, *columns)
@@ -87,10 +98,10 @@ class BlockDecoder:
             table = self._read(view, start, blocks, wanted)
         except (pa.ArrowException, OSError) as error:
             raise DamagedError(f"block {blocks.start} can't be decoded: {error}") from error
-        shape = self._shapes.get(wanted)
-        if shape is None:
-            shape = self._shapes[wanted] = _Shape(self._schema, wanted, table.schema)
-        return shape.batch(table)
+        schema = self.given(columns)
+        arrays = [table.column(name) for name in schema.names]
+        arrays = [each.chunk(0) if each.num_chunks == 1 else each.combine_chunks() for each in arrays]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def entries(self, data: BytesLike, block: int, key: bytes) -> list[Entry] | None:
         """All entries of a key, newest first, out of the bytes of its block, which were checked and whose values are
@@ -131,24 +142,3 @@ class BlockDecoder:
         window.show(memoryview(b""), 0)
         self._open.append((window, file))
         return table
-
-
-class _Shape:
-    """How rows as Parquet gives them become those of a run: which columns in which order, and what is to be cast."""
-
-    def __init__(self, schema: pa.Schema, wanted: Sequence[str] | None, given: pa.Schema) -> None:
-        self._schema = schema if wanted is None else pa.schema([schema.field(name) for name in wanted])
-        # Parquet has no type for timestamps of seconds, or for lists of one length.
-        self._columns: list[tuple[int, pa.DataType | None]] = []
-        for field in self._schema:
-            at = given.get_field_index(field.name)
-            self._columns.append((at, None if given.field(at).type.equals(field.type) else field.type))
-
-    def batch(self, table: pa.Table) -> pa.RecordBatch:
-        arrays = []
-        for at, kind in self._columns:
-            column = table.column(at)
-            if kind is not None:
-                column = column.cast(kind)
-            arrays.append(column.chunk(0) if column.num_chunks == 1 else column.combine_chunks())
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)

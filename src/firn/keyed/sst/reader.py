@@ -1,86 +1,94 @@
-"""Where SSTs are read: keys or ranges in, entries or Arrow batches out."""
+"""Where SSTs are read: keys or ranges in, entries or Arrow batches out, with the columns that the table has."""
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
-from firn.arrow.bloom import Bloom, hash64
+from firn.arrow.bloom import hash64
 from firn.bucket.base import Bucket, BytesLike
 from firn.concurrency.parallel import in_flight
-from firn.concurrency.single_flight import Flights
-from firn.errors import CorruptObjectError, ObjectNotFoundError, UnsupportedError
+from firn.errors import CorruptObjectError, ObjectNotFoundError
 from firn.keyed.encoding.entries import Entry
+from firn.keyed.encoding.layouts import Reading, reading
 from firn.keyed.encoding.values import Values
-from firn.keyed.sst.block import Block, Encoded
-from firn.keyed.sst.cache import BlockCache, Sized
-from firn.keyed.sst.decode import BlockDecoder
-from firn.keyed.sst.index import SstIndex, spans
+from firn.keyed.sst.block import Block, Encoded, RowOf
+from firn.keyed.sst.cache import BlockCache
+from firn.keyed.sst.file import SstFile
+from firn.keyed.sst.index import SstIndex
 from firn.keyed.sst.scan import scan_blocks
-from firn.keyed.sst.tail import DamagedError, decode_tail, tail_bytes
-
-WHOLE_BYTES = 256 << 10
-"""Files up to this size are fetched whole: one request instead of two, for hardly more bytes."""
-
-TAIL_BYTES = 64 << 10
-TAIL_SHARE = 32
-"""The end of a larger file that is fetched: at least so many bytes and its 32nd part; nearly every index fits in."""
 
 
 class SstReader:
-    """One SST of a bucket. Makes no request until it is asked something. Safe for several threads.
+    """One SST of a bucket, as a table reads it. No request until it is asked something. Safe for several threads.
 
     Args:
         key: the object's.
         size: its bytes, as the manifest or a LIST has them.
         cache: where its blocks are kept.
-        values: those of the table.
+        values: those of the table. The file may have been written before a column was added, dropped or widened.
+        file: the object, where another reader of it is here.
 
     All methods raise `CorruptObjectError` for an object that isn't what was written, `UnsupportedError` for one of a
     later version, and what the bucket raises: `ObjectNotFoundError` if it is gone.
     """
 
-    def __init__(self, bucket: Bucket, key: str, size: int, cache: BlockCache, *, values: Values) -> None:
+    def __init__(
+        self,
+        bucket: Bucket,
+        key: str,
+        size: int,
+        cache: BlockCache,
+        *,
+        values: Values,
+        file: SstFile | None = None,
+    ) -> None:
         self.key = key
         self.size = size
-        self._bucket = bucket
-        self._cache = cache
-        self._values = values
-        self._file = cache.file(bucket, key)
-        self._base = self._file.base
-        self._flights: Flights[Block | Encoded] = Flights()
-        self._lock = threading.Lock()
-        self._index: SstIndex | None = None
-        self._bloom = Bloom(b"")
-        self._footer = b""
-        self._decoder: BlockDecoder | None = None
+        self._bucket, self._cache, self._values = bucket, cache, values
+        self._file = SstFile(bucket, key, size, cache, typed=values.typed) if file is None else file
+        self._readings: dict[tuple[tuple[str, ...] | None, bool], Reading] = {}
+        self._row_of: RowOf | None = None
+
+    def under(self, values: Values) -> SstReader:
+        """The same object, read with the columns that the table has by another definition. No request."""
+        if self._values is values or self._values.same(values):
+            return self
+        return SstReader(self._bucket, self.key, self.size, self._cache, values=values, file=self._file)
 
     @property
     def index(self) -> SstIndex:
         """The block index. 1 ranged GET the first time, 2 if it's long, 3 if Parquet's footer is; nothing later."""
-        return self._index or self._load()
+        return self._file.index
 
     @property
     def is_open(self) -> bool:
         """Whether the index is here."""
-        return self._index is not None
+        return self._file.is_open
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a request takes long enough to be worth a thread."""
+        return self._file.is_remote
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the file's own value columns. The cost of `index`."""
+        return self._file.names
 
     @property
     def pairs(self) -> tuple[memoryview, int]:
         """The filter as `firn.arrow.bloom.passing` asks it; until it is here, one that lets everything pass."""
-        return self._bloom.pairs, self._bloom.blocks
+        return self._file.pairs
 
     def seed(self, data: BytesLike) -> None:
         """Take index and filter from the file's bytes, and the blocks as far as the cache likes: no request for what
         was written a moment ago."""
-        with self._lock:
-            if self._index is None:
-                self._take(data)
+        self._file.seed(data)
 
     def get(self, key: bytes, hashed: int | None = None) -> list[Entry]:
         """All versions of a key, newest first; [] if there is none.
@@ -88,37 +96,38 @@ class SstReader:
         `hashed` is the key's `hash64` where the caller has it. Cost: that of `index`, then 1 ranged GET if the
         block isn't in the cache; none for ninety-nine in a hundred absent keys.
         """
-        if self._index is None:
-            self._load()
-        if not self._bloom.may_contain(hash64(key) if hashed is None else hashed):
+        if not self._file.may_have(hash64(key) if hashed is None else hashed):
             return []
         return self.versions(key)
 
     def versions(self, key: bytes) -> list[Entry]:
         """`get` of a key that the filter takes for present."""
-        index = self._index or self._load()
+        index = self._file.index
         lows = index.lows
         at = bisect_right(lows, key) - 1
         if at < 0 or key > index.max_key:
             return []
         if index.continued[at] and lows[at] == key:
             blocks = self.blocks(index.blocks_of(key))
-            return [entry for block in blocks.values() for entry in block.versions(key)]
-        found = self._cache.get(self._base | at)
-        return found.versions(key) if type(found) is Block else self._asked(at, found, key)
+            row_of = self._rows_of()
+            return [entry for block in blocks.values() for entry in block.versions(key, row_of)]
+        found = self._file.probed(at, key)
+        if isinstance(found, Block):
+            return found.versions(key, self._row_of or self._rows_of())
+        return found
 
     def get_many(self, keys: Sequence[bytes]) -> dict[bytes, list[Entry]]:
         """`get` of many sorted keys, with the GETs in flight together; keys that aren't here are left out.
 
         Cost: that of `index`, then 1 ranged GET for each stretch of blocks that aren't in the cache.
         """
-        index = self._index or self._load()
-        may = self._bloom.may_contain
+        index, may = self._file.index, self._file.may_have
         wanted = [(key, index.blocks_of(key)) for key in keys if may(hash64(key))]
         held = self.blocks(dict.fromkeys(block for _, blocks in wanted for block in blocks))
+        row_of = self._rows_of() if held else None
         found: dict[bytes, list[Entry]] = {}
         for key, blocks in wanted:
-            entries = [entry for block in blocks for entry in held[block].versions(key)]
+            entries = [entry for block in blocks for entry in held[block].versions(key, row_of)]
             if entries:
                 found[key] = entries
         return found
@@ -135,9 +144,9 @@ class SstReader:
     ) -> Iterator[pa.RecordBatch]:
         """The entries with start ≤ key < end in the run's order, or exactly backwards with `reverse`.
 
-        `columns` are the value columns wanted, in this order; the entries' own columns always come. `keep` puts the
-        blocks into the cache: for short scans, as long ones would push out everything else. No batch is empty. `runs`
-        is how many are scanned together: they share what is read ahead.
+        `columns` are the value columns wanted, in the table's order; the entries' own columns always come. `keep`
+        puts the blocks into the cache: for short scans, as long ones would push out everything else. No batch is
+        empty. `runs` is how many are scanned together: they share what is read ahead.
 
         Cost: that of `index`, then 1 ranged GET a span of blocks; spans grow from one block to a few MiB, and the
         next one is fetched while the caller is busy with the last. A span that is whole in the cache isn't fetched.
@@ -149,214 +158,81 @@ class SstReader:
 
     def cached(self, block: int) -> Block | Encoded | None:
         """A block that is in the cache, without moving it there."""
-        found = self._cache.peek(self._base | block)
-        return found if isinstance(found, Block | Encoded) else None
+        return self._file.cached(block)
 
     def blocks(self, numbers: Collection[int]) -> dict[int, Block]:
         """Blocks by their numbers, in that order, out of the cache or by 1 ranged GET a stretch of neighbours; those
         that another thread is fetching are waited for."""
-        held: dict[int, Block | Encoded] = {}
-        missing = []
-        for number in numbers:
-            found = self._cache.get(self._base | number)
-            if found is None:
-                missing.append(number)
-            else:
-                held[number] = self._made(number, found)
-        self._obtain(missing, held)
-        return {number: self._made(number, held[number]) for number in numbers}
+        return self._file.blocks(numbers)
 
     def fetch(self, blocks: range) -> bytes:
         """The bytes of neighbouring blocks: 1 ranged GET."""
-        start, _ = self.index.extent(blocks.start)
-        return self._bucket.get_range(self.key, start, self.index.ends[blocks.stop - 1] - start)
+        return self._file.fetch(blocks)
 
     def parts(self, blocks: range, most_bytes: int, *, reverse: bool = False) -> Iterator[range]:
         """Neighbouring blocks in parts that have up to so many bytes when they are decoded, or are one block."""
-        return spans(blocks, self._decoding().weights.__getitem__, most_bytes, reverse=reverse)
+        return self._file.parts(blocks, most_bytes, reverse=reverse)
+
+    def rows(self, block: Block, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """A block as rows of the table; `columns` are those of its value columns that are wanted."""
+        return self._reading(columns, whole=True).batch(block.batch)
 
     def decode(self, data: BytesLike, blocks: range, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Fetched bytes of blocks, checked and as rows."""
-        with self._refusing():
-            return self._decoding().decode(data, blocks, columns)
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether a request takes long enough to be worth a thread."""
-        return self._bucket.capabilities.shareable and self._bucket.local_path(self.key) is None
+        """Fetched bytes of blocks, checked and as rows of the table."""
+        how = self._reading(columns, whole=columns is None)
+        return how.batch(self._file.decode(data, blocks, self._own(columns)))
 
     # -- inside
 
-    def _asked(self, number: int, found: Sized | None, key: bytes) -> list[Entry]:
-        """`versions` of a block that isn't decoded. The first key that is read of it takes what it needs out of the
-        bytes: decoding takes twice as long as fetching them, and many a block isn't read again."""
-        if self._values.typed:
-            return self._made(number, found).versions(key)
+    def _rows_of(self) -> RowOf:
+        found = self._row_of
         if found is None:
-            held: dict[int, Block | Encoded] = {}
-            self._obtain((number,), held, decoded=False)
-            found = held[number]
-        if isinstance(found, Encoded) and not found.asked:
-            found.asked = True
-            with self._refusing():
-                decoder = self._decoding()
-                if not found.checked:
-                    decoder.check(found.data, range(number, number + 1))
-                entries = decoder.entries(found.data, number, key)
-            if entries is not None:
-                return entries
-        return self._made(number, found).versions(key)
+            found = self._row_of = self._reading(None, whole=True).row
+        return found
 
-    def _made(self, number: int, found: Sized | None) -> Block:
-        """A block that isn't in the cache, or is there as bytes."""
-        if isinstance(found, Block):
-            return found
-        if isinstance(found, Encoded):
-            return self._keep(number, found.data)
-        held: dict[int, Block | Encoded] = {}
-        self._obtain((number,), held)
-        return self._made(number, held[number])
+    def _reading(self, columns: Sequence[str] | None, *, whole: bool) -> Reading:
+        """How rows of the file become those of the table; with `whole`, rows with all of the file's columns."""
+        name = (None if columns is None else tuple(columns), whole)
+        found = self._readings.get(name)
+        if found is None:
+            if not self._readings and not self._values.fits(self._file.names):
+                self._file.refuse(
+                    f"it has the columns {', '.join(self._file.names)} and the table's are "
+                    f"{', '.join(self._values.stored_schema.names)}"
+                )
+            values = self._values
+            if columns is not None and tuple(columns) != values.names:
+                values = values.select(columns)
+            given = self._file.schema(None if whole else self._own(columns))
+            found = self._readings[name] = reading(values, given)
+        return found
 
-    def _obtain(
-        self, missing: Collection[int], held: dict[int, Block | Encoded], *, decoded: bool = True
-    ) -> None:
-        """Have blocks that aren't in the cache: fetch those that no other thread is fetching, wait for the others,
-        which may come as bytes."""
-        while missing:
-            mine, others = self._flights.claim(missing)
-            if mine:
-                self._fetch(mine, held, decoded)
-            missing = []
-            for number, flight in others.items():
-                block = flight.wait()
-                if block is None:
-                    missing.append(number)
-                else:
-                    held[number] = block
-
-    def _fetch(self, numbers: Sequence[int], held: dict[int, Block | Encoded], decoded: bool) -> None:
-        """Fetch blocks that this thread has claimed, for all who want them."""
-        try:
-            absent = []
-            for number in numbers:
-                found = self._cache.peek(self._base | number)  # another thread may just have landed it
-                if isinstance(found, Block | Encoded):
-                    held[number] = block = self._made(number, found) if decoded else found
-                    self._flights.land(number, block)
-                else:
-                    absent.append(number)
-            for number, data in zip(absent, self._ranges(absent), strict=True):
-                held[number] = block = self._keep(number, data) if decoded else self._hold(number, data)
-                self._flights.land(number, block)
-        except BaseException as error:
-            self._flights.fail(numbers, error)
-            raise
-
-    def _ranges(self, numbers: Sequence[int]) -> list[bytes]:
-        ranges = [self.index.extent(number) for number in numbers]
-        if len(ranges) == 1:  # nothing to put together
-            return [self._bucket.get_range(self.key, *ranges[0])]
-        return self._bucket.get_ranges(self.key, ranges)
-
-    def _keep(self, number: int, data: BytesLike) -> Block:
-        block = Block(self.decode(data, range(number, number + 1)), self._values)
-        self._cache.put(self._file, number, block)
-        return block
-
-    def _hold(self, number: int, data: bytes) -> Encoded:
-        with self._refusing():
-            self._decoding().check(data, range(number, number + 1))
-        held = Encoded(data, checked=True)
-        self._cache.put(self._file, number, held)
-        return held
-
-    def _load(self) -> SstIndex:
-        with self._lock:
-            if self._index is not None:
-                return self._index
-            length = min(self.size, max(TAIL_BYTES, self.size // TAIL_SHARE))
-            if self.size <= WHOLE_BYTES:
-                length = self.size
-            end = self._end(length)
-            with self._refusing():
-                while (needed := tail_bytes(end, self.size)) > len(end):
-                    # Parquet's footer alone was longer, or the index: rare, and never more than twice.
-                    end = self._end(needed)
-            return self._take(end)
-
-    def _end(self, length: int) -> bytes:
-        end = self._bucket.get_range(self.key, self.size - length, length)
-        with self._refusing():
-            if len(end) < length:
-                raise DamagedError(f"it is shorter than the {self.size} bytes that the table knows of")
-        return end
-
-    def _take(self, end: BytesLike) -> SstIndex:
-        """Take over the file's end, or all of it."""
-        try:
-            with self._refusing():
-                tail = decode_tail(end, self.size)
-        except UnsupportedError as error:
-            raise UnsupportedError(f"{self._bucket.uri(self.key)} can't be read: {error}") from error
-        self._footer = tail.footer
-        self._bloom = Bloom(tail.bloom)
-        self._index = tail.index
-        if len(end) == self.size:
-            self._offer(tail.index, memoryview(end))
-        return tail.index
-
-    def _offer(self, index: SstIndex, whole: memoryview) -> None:
-        """The cache may have the blocks: as bytes, until one is read, and as copies, which don't hold the file."""
-        room = self._cache.offered_bytes
-        for number in range(index.blocks):
-            start, length = index.extent(number)
-            room -= length
-            if room < 0:
-                return
-            self._cache.offer(self._file, number, Encoded(bytes(whole[start : start + length])))
-
-    def _decoding(self) -> BlockDecoder:
-        if self._decoder is None:
-            index = self.index
-            self._decoder = BlockDecoder(index, self._footer, self._values.run_schema)
-        return self._decoder
-
-    @contextmanager
-    def _refusing(self) -> Iterator[None]:
-        """Say that the object is damaged; or, of an empty one, that it is gone: a collected object may have a fence
-        of long ago in its place, which landed late (rule 9 of the manifest). Once it is restored, it is read anew."""
-        try:
-            yield
-        except DamagedError as error:
-            if self._index is not None:
-                self._cache.forget(self._file, self._index.blocks)
-            if self.size and not self._bucket.head(self.key).size:
-                raise ObjectNotFoundError(
-                    f"{self._bucket.uri(self.key)} was compacted and collected"
-                ) from error
-            raise CorruptObjectError(
-                f"{self._bucket.uri(self.key)} isn't the SST that was written: {error}. Restore the object from a "
-                "backup or an older version of it, or read the table at a checkpoint that doesn't need it."
-            ) from error
+    def _own(self, columns: Sequence[str] | None) -> list[str] | None:
+        """The names in the file of those columns that it has."""
+        if columns is None:
+            return None
+        stored = dict(zip(self._values.names, self._values.stored_schema.names, strict=True))
+        there = set(self._file.names)
+        return [stored[name] for name in columns if stored[name] in there]
 
 
 class SstReaders:
-    """One reader an object, shared by all of a table's readers in this process, with its index and its filter."""
+    """The files of a table, shared by all of its readers in this process, with their indices and filters."""
 
-    def __init__(self, bucket: Bucket, cache: BlockCache, values: Values) -> None:
+    def __init__(self, bucket: Bucket, cache: BlockCache) -> None:
         self.cache = cache
-        self._bucket, self._values = bucket, values
+        self._bucket = bucket
         self._lock = threading.Lock()
-        self._known: WeakValueDictionary[str, SstReader] = WeakValueDictionary()
+        self._known: WeakValueDictionary[str, SstFile] = WeakValueDictionary()
 
-    def __call__(self, key: str, size: int) -> SstReader:
-        """The reader of an object. No request."""
+    def __call__(self, key: str, size: int, values: Values) -> SstReader:
+        """The reader of an object by one definition of the table. No request."""
         with self._lock:
-            found = self._known.get(key)
-            if found is None:
-                found = SstReader(self._bucket, key, size, self.cache, values=self._values)
-                self._known[key] = found
-            return found
+            file = self._known.get(key)
+            if file is None:
+                file = SstFile(self._bucket, key, size, self.cache, typed=values.typed)
+                self._known[key] = file
+        return SstReader(self._bucket, key, size, self.cache, values=values, file=file)
 
     def load(self, readers: Sequence[SstReader]) -> bool:
         """See that all have their index: one after the other would take a round trip each. False if some can't be

@@ -10,7 +10,6 @@ from typing import Protocol
 import pyarrow as pa
 
 from firn.bucket.base import BytesLike
-from firn.keyed.encoding.columns import ENTRY_COLUMNS
 from firn.keyed.merge.run_buffers import PIECE_BYTES, bisect_keys
 from firn.keyed.sst.block import Block, Encoded
 from firn.keyed.sst.index import SstIndex, spans
@@ -41,6 +40,8 @@ class BlockSource(Protocol):
     def fetch(self, blocks: range) -> bytes: ...
 
     def parts(self, blocks: range, most_bytes: int, *, reverse: bool = False) -> Iterator[range]: ...
+
+    def rows(self, block: Block, columns: Sequence[str] | None = None) -> pa.RecordBatch: ...
 
     def decode(
         self, data: BytesLike, blocks: range, columns: Sequence[str] | None = None
@@ -87,7 +88,7 @@ def _batches(
     if keep:
         for short in spans(blocks, index.size_of, SHORT_BYTES, most=SPAN_BYTES, reverse=reverse):
             for number, block in source.blocks(short[::-1] if reverse else short).items():
-                yield range(number, number + 1), _projected(block.batch, columns), block.lower_bound
+                yield range(number, number + 1), source.rows(block, columns), block.lower_bound
         return
     most = min(SPAN_BYTES, AHEAD_BYTES // max(1, runs) // (2 if source.is_remote else 1))
     todo = spans(blocks, index.size_of, 0, most=most, reverse=reverse)
@@ -159,9 +160,5 @@ def _rows(
     source: BlockSource, number: int, found: Block | Encoded, columns: Sequence[str] | None
 ) -> pa.RecordBatch:
     if isinstance(found, Block):
-        return _projected(found.batch, columns)
+        return source.rows(found, columns)
     return source.decode(found.data, range(number, number + 1), columns)
-
-
-def _projected(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.RecordBatch:
-    return batch if columns is None else batch.select([*ENTRY_COLUMNS, *columns])

@@ -41,7 +41,8 @@ class SstWriter:
     """Makes one SST in memory. Not for several threads. Holds the file and at most one block of rows beside it.
 
     Args:
-        values: the columns of the values; with those of `firn.keyed.encoding.entries` they are the file's.
+        values: the columns of the values; with those of `firn.keyed.encoding.entries` they are the run's.
+        stored: the same as the file is to call them, if these names differ.
         block_bytes: Arrow bytes of a block, about: what a point read fetches and decodes. At least one entry.
         bloom_bits: bits a key of the Bloom filter: 10 take one absent key in a hundred for present. 0: no filter.
         wide: the table's `seq` are wide.
@@ -59,6 +60,7 @@ class SstWriter:
         self,
         values: pa.Schema,
         *,
+        stored: pa.Schema | None = None,
         block_bytes: int = BLOCK_BYTES,
         compression: Compression = "zstd",
         bloom_bits: int = BLOOM_BITS,
@@ -66,6 +68,7 @@ class SstWriter:
         wide: bool = False,
     ) -> None:
         self._schema = sst_schema(values)
+        self._stored = self._schema if stored is None else sst_schema(stored)
         self._block_bytes = max(1, block_bytes)
         self._bloom_bits = bloom_bits
         self._expected = expected_bytes
@@ -105,14 +108,14 @@ class SstWriter:
                 f"the entries have the columns {_shown(batch.schema)}, and the SST's are {_shown(self._schema)}"
             )
         batch = pa.RecordBatch.from_arrays(
-            batch.columns, schema=self._schema
+            batch.columns, schema=self._stored
         )  # which says what is never null
         self._check_order(batch)
         if self._writer is None or self._sink is None:
             room = max(self._expected, batch.nbytes)
             self._sink = Sink(room + room // 16 + _SPARE)
             self._writer = pq.ParquetWriter(
-                self._sink.stream, self._schema, **encoding(batch, self._compression)
+                self._sink.stream, self._stored, **encoding(batch, self._compression)
             )
         if self._bloom_bits:
             self._hashes.append(key_hashes(batch.column(0)))
@@ -195,7 +198,7 @@ class SstWriter:
         self._last = keys[-1].as_py(), seqs[-1].as_py()
 
     def _write_block(self) -> None:
-        rows = pa.Table.from_batches(self._pending, self._schema)
+        rows = pa.Table.from_batches(self._pending, self._stored)
         self._pending = []
         self._pending_bytes = 0
         keys = rows.column(0)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from firn.concurrency.single_flight import again
 from firn.errors import InvalidInputError
-from firn.keyed.context import KeyedContext
+from firn.journal.manifest import View
 from firn.keyed.merge.memtable import Memtable
 from firn.keyed.sst.reader import SstReader
 from firn.keyed.write.pressure import PACE_BYTES, Pressure
@@ -161,9 +161,20 @@ class MemtableQueue:
             if waited and not self._pressure_locked.full:
                 self.done.notify_all()
 
-    def adopt_locked(self, table: KeyedContext) -> None:
-        """Go by another definition from now on."""
-        self.tree.table = table
+    def install_locked(self, view: View) -> None:
+        """Read by the manifest of a view, and go by the definition that it tells. What was put before keeps the
+        columns that the table had then, in a memtable of its own."""
+        before = self.tree.table
+        self.tree.install(view)
+        table = self.tree.table
+        if table is before:
+            self.grow_locked()
+            return
+        if not table.values.same(before.values):
+            if len(self.active):
+                self._freeze_locked()
+            else:
+                self.active = self._empty(self.active.number)
         self._limit_locked()
         self.grow_locked()
         self._notify_locked()

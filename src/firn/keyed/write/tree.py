@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from firn.journal.manifest import View
 from firn.keyed.context import KeyedContext
 from firn.keyed.merge.memtable import Memtable
+from firn.keyed.merge.older_memtable import by
 from firn.keyed.read.reads import Tree
 from firn.keyed.read.sources import Run, Sources, runs_from
 from firn.keyed.sst.reader import SstReader
@@ -32,19 +33,25 @@ class WriterTree:
         self.pressure = self._weigh(())
 
     def install(self, view: View) -> None:
-        """Take the manifest of a view from now on, unless a newer one is here."""
+        """Take the manifest of a view from now on, and the definition that it tells, unless a newer one is here."""
         manifest = view.manifest
         if view.pointer.revision > self._revision:
+            self.table = self.table.as_in(view)
             self._revision, self._compacted = view.pointer.revision, manifest.last_compacted
             self.ssts = len(manifest.ssts)
             self.runs = tuple(runs_from(self.table, manifest.ssts))
             # A flush may be compacted before this writer knows that it is durable: then the runs have it.
-            self.l0 = tuple(item for item in self.l0 if item[0] > manifest.last_compacted)
+            values = self.table.values
+            self.l0 = tuple(
+                (number, reader.under(values))
+                for number, reader in self.l0
+                if number > manifest.last_compacted
+            )
 
     def land(self, number: int, reader: SstReader) -> None:
         """A flush is durable: it is an L0 object now."""
         if number > self._compacted:
-            self.l0 = ((number, reader), *self.l0)
+            self.l0 = ((number, reader.under(self.table.values)), *self.l0)
         self.compaction_wanted.set()
 
     def grow(self, active: Memtable, frozen: Sequence[Memtable]) -> None:
@@ -52,14 +59,16 @@ class WriterTree:
         bucket."""
         waiting = [memtable for memtable in reversed(frozen) if memtable.number > self._compacted]
         sources = self._sources()
-        self.durable, self.whole = Tree((), sources), Tree((active, *waiting), sources)
+        values = self.table.values
+        tables = tuple(by(memtable, values) for memtable in (active, *waiting))
+        self.durable, self.whole = Tree((), sources), Tree(tables, sources)
         before, self.pressure = self.pressure, self._weigh(waiting)
         if self.pressure.full and not before.full:
             self.poll_wanted.set()
             self.compaction_wanted.set()
 
     def _sources(self) -> Sources:
-        return Sources([reader for _, reader in self.l0], self.runs, self.table.ssts)
+        return Sources(self.table, [reader for _, reader in self.l0], self.runs)
 
     def _weigh(self, waiting: Sequence[Memtable]) -> Pressure:
         """How far compaction lags behind, with memtables that will be L0 objects."""

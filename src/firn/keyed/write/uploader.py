@@ -67,7 +67,7 @@ class L0Uploader:
             with queue.lock:
                 while self._encoded and self._encoded + flush.bytes > ENCODED_BYTES and queue.error is None:
                     queue.work.wait()
-            sst = queue.tree.table.definition.sst_writer()
+            sst = queue.tree.table.definition.sst_writer(values=flush.memtable.values)
             sst.add(flush.memtable.freeze())
             data = sst.finish().data
             release()

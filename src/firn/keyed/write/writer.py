@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from firn.concurrency.at_exit import unclosed
 from firn.concurrency.background import Background
@@ -13,6 +14,7 @@ from firn.errors import CorruptObjectError, FencedError, FirnError, InvalidInput
 from firn.journal.manifest import View, WriterSession
 from firn.keyed.context import KeyedContext
 from firn.keyed.encoding.entries import DELETE, MERGE, PUT, expiry
+from firn.keyed.encoding.values import Values
 from firn.keyed.maintain.local_compaction import OwnCompaction
 from firn.keyed.merge.memtable import checked_weight
 from firn.keyed.read.reader import KeyedSnapshot
@@ -39,6 +41,26 @@ MAX_BATCH = 512 << 20
 """Bytes of a batch: it is in one memtable, and that is one batch of Arrow."""
 
 
+Change = tuple[bytes, Any, int, int | None]
+"""An entry: its encoded key, its stored value, its kind and its expiry."""
+
+
+class _Checks(NamedTuple):
+    """What values are checked by: one for as long as the table isn't altered."""
+
+    values: Values
+    value: Callable[[object], object]
+    operand: Callable[[object], object]
+    operator: Callable[[object], None] | None
+
+    @staticmethod
+    def of(table: KeyedContext) -> _Checks:
+        values, operator = table.values, table.operator
+        return _Checks(
+            values, values.check, values.check_operand, None if operator is None else operator.check
+        )
+
+
 class KeyedWriter(Reads):
     """Reads and writes a table. Made by `KeyedTable.open`; safe to share between threads; a context manager.
 
@@ -50,8 +72,7 @@ class KeyedWriter(Reads):
     ) -> None:
         super().__init__(table)
         self._session, self._poll_every = session, poll_every
-        self._check_value = table.values.check
-        self._check_operator = None if table.operator is None else table.operator.check
+        self._checks = _Checks.of(table)
         self._ttl_ms = table.definition.ttl_ms
         self._closed = False
         view = session.view
@@ -113,24 +134,31 @@ class KeyedWriter(Reads):
 
         Cost: 1 PUT a flush, however many puts share it; with `strict` 1 GET more.
         """
-        encoded, stored = self._encode(key), self._check_value(value)
-        if self._check_operator is not None:
-            self._check_operator(stored)
+        encoded = self._encode(key)
         expire_at = None if ttl is None and self._ttl_ms is None else self._expiry(ttl)
         queue = self._queue
-        with queue.lock:
-            active = queue.active
-            if active.bytes >= queue.limit:
-                active = queue.make_room_locked()
-            if not active.bytes:
-                self._flusher.begin_locked()
-            active.put(encoded, stored, PUT, expire_at)
-            if durable:
-                self._flusher.wait_locked(active.number)
+        while True:
+            checks = self._checks
+            stored = checks.value(value)
+            if checks.operator is not None:
+                checks.operator(stored)
+            with queue.lock:
+                active = queue.active
+                if active.bytes >= queue.limit:
+                    active = queue.make_room_locked()
+                if checks is not self._checks:
+                    continue  # the table was altered meanwhile
+                if not active.bytes:
+                    self._flusher.begin_locked()
+                active.put(encoded, stored, PUT, expire_at)
+                if durable:
+                    self._flusher.wait_locked(active.number)
+                return
 
     def delete(self, key: Any, *, durable: bool = True) -> None:
         """Remove a key; one that isn't there is fine. Errors and cost: see `put`."""
-        self._write([(self._encode(key), None, DELETE, None)], durable)
+        entry = self._encode(key), None, DELETE, None
+        self._write(lambda checks: [entry], durable)
 
     def merge(self, key: Any, operand: Any, *, ttl: Duration | None = None, durable: bool = True) -> None:
         """Combine an operand with the key's value by the table's merge operator, without reading it.
@@ -141,7 +169,7 @@ class KeyedWriter(Reads):
 
         Cost: see `put`.
         """
-        self._write([self._entry(MERGE, key, operand, ttl)], durable)
+        self._write(lambda checks: [self._entry(checks, MERGE, key, operand, ttl)], durable)
 
     def write(
         self,
@@ -166,25 +194,23 @@ class KeyedWriter(Reads):
             [b'66', b'95']
         """
         if isinstance(batch, WriteBatch):
-            changes = [self._entry(*change) for change in batch.changes]
-        else:
-            encode, check, operator = self._encode, self._check_value, self._check_operator
-            expire_at = None if ttl is None and self._ttl_ms is None else self._expiry(ttl)
-            pairs = batch.items() if isinstance(batch, Mapping) else batch
-            try:
-                changes = [(encode(key), check(value), PUT, expire_at) for key, value in pairs]
-            except (TypeError, ValueError) as error:
-                if isinstance(error, FirnError):
-                    raise
-                raise InvalidInputError(
-                    f"write takes a WriteBatch, a dict, or pairs of a key and a value, for {self.table.name}: "
-                    f"{error}."
-                ) from error
+            given = list(batch.changes)
+            self._write(lambda checks: [self._entry(checks, *change) for change in given], durable)
+            return
+        expire_at = None if ttl is None and self._ttl_ms is None else self._expiry(ttl)
+        with self._taking_pairs():
+            pairs = list(batch.items() if isinstance(batch, Mapping) else batch)
+
+        def puts(checks: _Checks) -> list[Change]:
+            encode, check, operator = self._encode, checks.value, checks.operator
+            with self._taking_pairs():
+                changes: list[Change] = [(encode(key), check(value), PUT, expire_at) for key, value in pairs]
             if operator is not None:
                 for change in changes:
                     operator(change[1])
-        if changes:
-            self._write(changes, durable)
+            return changes
+
+        self._write(puts, durable)
 
     def flush(self, timeout: Duration | None = None) -> None:
         """Return when everything that was put before is durable.
@@ -212,9 +238,7 @@ class KeyedWriter(Reads):
             self._queue.fail(error)
             raise
         if view is not None:
-            with self._queue.lock:
-                self._at.install(view)
-                self._queue.grow_locked()
+            self._install(view)
 
     # -- reading: see `Reads`
 
@@ -255,9 +279,7 @@ class KeyedWriter(Reads):
     def altered_by(self, alter: Callable[[], T]) -> T:
         """Have the table altered, and go by what it then is."""
         done = self._compaction.beside(alter)
-        with self._queue.lock:
-            self.table = self.table.as_in(self._session.view)
-            self._queue.adopt_locked(self.table)
+        self._install(self._session.view)
         return done
 
     def stats(self) -> WriterStats:
@@ -328,15 +350,25 @@ class KeyedWriter(Reads):
 
     # -- entries
 
-    def _entry(
-        self, kind: int, key: Any, value: Any, ttl: Duration | None
-    ) -> tuple[bytes, Any, int, int | None]:
+    @contextmanager
+    def _taking_pairs(self) -> Iterator[None]:
+        """Say what `write` takes, where pairs aren't pairs."""
+        try:
+            yield
+        except (TypeError, ValueError) as error:
+            if isinstance(error, FirnError):
+                raise
+            raise InvalidInputError(
+                f"write takes a WriteBatch, a dict, or pairs of a key and a value, for {self.table.name}: {error}."
+            ) from error
+
+    def _entry(self, checks: _Checks, kind: int, key: Any, value: Any, ttl: Duration | None) -> Change:
         encoded = self._encode(key)
         if kind == DELETE:
             return encoded, None, DELETE, None
-        stored = self._check_value(value)
-        if self._check_operator is not None:
-            self._check_operator(stored)
+        stored = checks.value(value) if kind == PUT else checks.operand(value)
+        if checks.operator is not None:
+            checks.operator(stored)
         elif kind == MERGE:
             raise InvalidInputError(
                 f"{self.table.name} has no merge operator: create the table with merge_operator=…, or put the value."
@@ -346,21 +378,38 @@ class KeyedWriter(Reads):
     def _expiry(self, ttl: Duration | None) -> int:
         return expiry(self._now_ms(), (self._ttl_ms or 0) if ttl is None else parse_duration_ms(ttl))
 
-    def _write(self, changes: list[tuple[bytes, Any, int, int | None]], durable: bool) -> None:
+    def _write(self, made: Callable[[_Checks], list[Change]], durable: bool) -> None:
+        """Write what is made by the table's checks; made anew if the table was altered meanwhile."""
         queue, need = self._queue, 0
-        if len(changes) > 1:
-            need = checked_weight(changes, self.table.values, MAX_BATCH, self.table.name)
-        with queue.lock:
-            active = queue.active
-            if active.bytes + need >= queue.limit:
-                active = queue.make_room_locked(need)
-            if not active.bytes:
-                self._flusher.begin_locked()
-            active.extend(changes)
-            if durable:
-                self._flusher.wait_locked(active.number)
+        while True:
+            checks = self._checks
+            changes = made(checks)
+            if not changes:
+                return
+            if len(changes) > 1:
+                need = checked_weight(changes, checks.values, MAX_BATCH, self.table.name)
+            with queue.lock:
+                active = queue.active
+                if active.bytes + need >= queue.limit:
+                    active = queue.make_room_locked(need)
+                if checks is not self._checks:
+                    continue
+                if not active.bytes:
+                    self._flusher.begin_locked()
+                active.extend(changes)
+                if durable:
+                    self._flusher.wait_locked(active.number)
+                return
 
     # -- the tree
+
+    def _install(self, view: View) -> None:
+        """Read by the manifest of a view, and go by the definition that it tells, unless a newer one is here."""
+        with self._queue.lock:
+            self._queue.install_locked(view)
+            if self._at.table is not self.table:
+                self.table = self._at.table
+                self._checks = _Checks.of(self.table)
 
     def _tree(self, durable: bool) -> Tree:
         if self._queue.error is not None or self._closed:

@@ -114,7 +114,7 @@ class ChangesRead(KeyedColumns):
         """Every change between two versions. Cost: that of `KeyedTable.changes`, without reading them."""
         found = changes(table, since, upto)
         read = ChangesRead(
-            table.bucket, table.definition, found.version, found.files, (), table.clock.now_ms()
+            table.bucket, found.definition, found.version, found.files, (), table.clock.now_ms()
         )
         read = read.select(spelled(read.table, read.known, columns))
         return read if where is None else read.where(where)
@@ -223,9 +223,13 @@ class KeyedFollower:
         if isinstance(plan, KeyedRead) and begun is None:
             # The version's own view may be compacted when a batch is repeated; later changes come again later.
             upto = last_seq(self.table, ended)
-            return KeyedRead.of(self.table, columns=plan.names, where=plan.sql, upto_seq=upto)
+            return KeyedRead.of(
+                self.table, columns=plan.names, where=plan.sql, upto_seq=upto, seen_as=plan.definition
+            )
         read = ChangesRead.of(self.table, since=begun, upto=ended)
-        return replace(read, names=plan.names, sql=plan.sql, told=isinstance(plan, ChangesRead))
+        definition = read.definition.seen_as(plan.definition)  # a query keeps the columns that it began with
+        told = isinstance(plan, ChangesRead)
+        return replace(read, definition=definition, names=plan.names, sql=plan.sql, told=told)
 
 
 def _offset(version: str) -> dict[str, Any]:

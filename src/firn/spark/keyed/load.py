@@ -52,11 +52,12 @@ def load_dataframe(table: KeyedContext, frame: DataFrame) -> LoadReport:
 
     spark = frame.sparkSession
     keys = table.keys.columns or {"key": "BLOB"}
-    frame = _arranged(table.name, frame, keys, table.values.columns or {"value": "BLOB"})
     order = [F.lower(quote(name)) if kind == "UUID" else F.col(quote(name)) for name, kind in keys.items()]
-    ordered = frame.repartitionByRange(*order).sortWithinPartitions(*order)
     batches = conf(spark, {ARROW_BATCH_CONF: str(ARROW_BATCH_ROWS)})
     with BulkLoad(table, parts=_partitions(spark), runner=SparkRunner(spark)) as load, batches:
+        values = load.context.definition.values.columns or {"value": "BLOB"}
+        arranged = _arranged(table.name, frame, keys, values)
+        ordered = arranged.repartitionByRange(*order).sortWithinPartitions(*order)
         work = partial(_load_part, table.bucket, load.context)
         parts = each_partition(ordered, table.bucket, work, description="firn: load")
         return load.commit([ssts for _, ssts in sorted(parts, key=lambda part: part[0])])

@@ -70,7 +70,10 @@ def read_to_spark(read: KeyedRead, spark: SparkSession) -> DataFrame:
 
 
 def _reads_natively(read: KeyedRead, spark: SparkSession) -> bool:
-    """Whether Spark's reader gives the values that a merge does, and understands the predicate as DuckDB does."""
+    """Whether Spark's reader gives the values that a merge does, and understands the predicate as DuckDB does. Which
+    files are older than a column with a default, or hold a narrower type, only tasks find out."""
+    if any(name in read.needed for name in (*read.definition.defaults, *read.definition.widened)):
+        return False
     values = [kind for name, kind in read.needed.items() if name in read.value_columns]
     if not all(natively_readable(kind, kind, ours=True) for kind in values):
         return False
@@ -81,7 +84,9 @@ def _native(read: KeyedRead, paths: Sequence[str], hides: bool, spark: SparkSess
     from pyspark.sql import functions as F  # noqa: N812
 
     values = {name: kind for name, kind in read.needed.items() if name in read.value_columns}
-    stored = {"key": "BLOB", "kind": "TINYINT", "expire_at": "BIGINT", **values}
+    called = {name: read.definition.stored.get(name, name) for name in values}
+    own = {called[name]: kind for name, kind in values.items()}
+    stored = {"key": "BLOB", "kind": "TINYINT", "expire_at": "BIGINT", **own}
     frame = parquet_frame(spark, spark_schema(stored), paths)
     if hides:
         seen = F.col("expire_at").isNull() | (F.col("expire_at") > F.lit(read.now_ms))
@@ -89,7 +94,7 @@ def _native(read: KeyedRead, paths: Sequence[str], hides: bool, spark: SparkSess
     if read.ranges != EVERYTHING:
         frame = frame.where(_within(read, F.col("key")))
     found = _key_columns(read) if read.keys.typed else {"key": F.col("key")}
-    found |= {name: F.expr(guard(name, kind)) for name, kind in values.items()}
+    found |= {name: F.expr(guard(called[name], kind)).alias(name) for name, kind in values.items()}
     if read.predicate is None:
         return frame.select(*[found[name] for name in read.columns])
     frame = frame.select(*[found[name] for name in read.needed]).where(read.predicate.spark_sql)

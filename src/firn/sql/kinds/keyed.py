@@ -102,7 +102,10 @@ class KeyedInSql(SqlKind):
                     new = {**old, **change.values} if isinstance(old, dict) else change.values["value"]
                     batch.put(_lone(change.key), new)
                 else:
-                    found, value = _entry(table, {name: change.values.get(name) for name in target.columns})
+                    given = {name: one for name, one in change.values.items() if name in target.columns}
+                    found, value = _entry(
+                        table, {**dict.fromkeys(key), **given}
+                    )  # others have their defaults
                     if found in inserted:
                         if keeps_first(merge):
                             continue
