@@ -317,6 +317,35 @@ def test_compaction_runs_on_spark_while_another_process_writes(
     assert table.reader().get(b"00000") == b"2" * 20
 
 
+def test_an_altered_table_is_read_and_loaded_by_its_present_columns(
+    spark: SparkSession, db: firn.Database
+) -> None:
+    columns = {"a": "INTEGER", "b": "VARCHAR", "c": "DOUBLE"}
+    table = db.create_table("t", kind="keyed", key={"id": "BIGINT"}, schema=columns)
+    fill(table, {n: {"a": n, "b": f"N{n}", "c": n / 2} for n in range(4)})
+    table.compact(full=True)
+    table.alter(rename={"a": "b", "b": "a"}, drop=["c"], add={"c": "VARCHAR"}, fence=True)
+    before = table.to_spark()
+    expected = [(n, n, f"N{n}", None) for n in range(4)]
+    assert native_files(before) == 1 and before.columns == ["id", "b", "a", "c"]
+    assert sorted(map(tuple, before.collect())) == expected
+    assert [tuple(row) for row in table.to_spark(columns=["a"], where="b = 2").collect()] == [("N2",)]
+    assert [tuple(row) for row in before.where("b > 2 AND c IS NULL").select("a").collect()] == [("N3",)]
+
+    table.alter(types={"b": "BIGINT"}, add={"gate": ("VARCHAR", "A1")}, rename={"a": "tail"}, fence=True)
+    assert sorted(map(tuple, before.collect())) == expected, "a DataFrame keeps the names of its snapshot"
+    table.load(spark.sql("SELECT 4L AS id, 'N4' AS tail, CAST(99 AS BIGINT) AS b"))
+    now = load(spark, db, "t")
+    assert now.columns == ["id", "b", "tail", "c", "gate"] == table.to_spark().columns
+    rows = [(n, n, f"N{n}", None, "A1") for n in range(4)] + [(4, 99, "N4", None, "A1")]
+    assert sorted(map(tuple, now.collect())) == sorted(map(tuple, table.to_spark().collect())) == rows
+    assert now.where("gate = 'A1' AND b >= 3").count() == 2
+    assert native_files(table.to_spark(columns=["id", "tail"])) > 0 == native_files(table.to_spark())
+    assert table.compact(full=True).ssts_out == 1
+    assert sorted(map(tuple, load(spark, db, "t").collect())) == rows
+    assert load(spark, db, "t", changes="true").columns[:5] == now.columns
+
+
 def test_memory_tables_travel_with_the_plan(spark: SparkSession) -> None:
     database = firn.connect("memory://", spark=spark)
     table = database.create_table("t", kind="keyed")
