@@ -53,7 +53,7 @@ class SstFile:
         self._cache = cache
         self._typed = typed
         self._file = cache.file(bucket, key)
-        self._base = self._file.base
+        self.base = self._file.base
         self._flights: Flights[Block | Encoded] = Flights()
         self._lock = threading.Lock()
         self._index: SstIndex | None = None
@@ -96,12 +96,26 @@ class SstFile:
             self._load()
         return self._bloom.may_contain(hashed)
 
-    def probed(self, at: int, key: bytes) -> list[Entry] | Block:
-        """The entries of a key out of its block, or the block. The first key that is read of one whose values are
-        bytes takes what it needs out of the encoded ones: decoding takes twice as long as fetching them, and many a
-        block isn't read again. 1 ranged GET if it isn't in the cache."""
-        found = self._cache.get(self._base | at)
-        return found if type(found) is Block else self._asked(at, found, key)
+    def probed(self, number: int, found: Sized | None, key: bytes) -> list[Entry] | Block:
+        """The entries of a key out of a block that the cache has as bytes, or hasn't; or the decoded block. The first
+        key that is read of one whose values are bytes takes what it needs out of the encoded ones: decoding takes
+        twice as long as fetching them, and many a block isn't read again. 1 ranged GET if it isn't in the cache."""
+        if self._typed:
+            return self._made(number, found)
+        if found is None:
+            held: dict[int, Block | Encoded] = {}
+            self._obtain((number,), held, decoded=False)
+            found = held[number]
+        if isinstance(found, Encoded) and not found.asked:
+            found.asked = True
+            with self._refusing():
+                decoder = self._decoding()
+                if not found.checked:
+                    decoder.check(found.data, range(number, number + 1))
+                entries = decoder.entries(found.data, number, key)
+            if entries is not None:
+                return entries
+        return self._made(number, found)
 
     def schema(self, columns: Sequence[str] | None) -> pa.Schema:
         """The columns of rows that `decode` gives."""
@@ -109,7 +123,7 @@ class SstFile:
 
     def cached(self, block: int) -> Block | Encoded | None:
         """A block that is in the cache, without moving it there."""
-        found = self._cache.peek(self._base | block)
+        found = self._cache.peek(self.base | block)
         return found if isinstance(found, Block | Encoded) else None
 
     def blocks(self, numbers: Collection[int]) -> dict[int, Block]:
@@ -118,7 +132,7 @@ class SstFile:
         held: dict[int, Block | Encoded] = {}
         missing = []
         for number in numbers:
-            found = self._cache.get(self._base | number)
+            found = self._cache.get(self.base | number)
             if found is None:
                 missing.append(number)
             else:
@@ -152,24 +166,6 @@ class SstFile:
 
     # -- inside
 
-    def _asked(self, number: int, found: Sized | None, key: bytes) -> list[Entry] | Block:
-        if self._typed:
-            return self._made(number, found)
-        if found is None:
-            held: dict[int, Block | Encoded] = {}
-            self._obtain((number,), held, decoded=False)
-            found = held[number]
-        if isinstance(found, Encoded) and not found.asked:
-            found.asked = True
-            with self._refusing():
-                decoder = self._decoding()
-                if not found.checked:
-                    decoder.check(found.data, range(number, number + 1))
-                entries = decoder.entries(found.data, number, key)
-            if entries is not None:
-                return entries
-        return self._made(number, found)
-
     def _made(self, number: int, found: Sized | None) -> Block:
         """A block that isn't in the cache, or is there as bytes."""
         if isinstance(found, Block):
@@ -202,7 +198,7 @@ class SstFile:
         try:
             absent = []
             for number in numbers:
-                found = self._cache.peek(self._base | number)  # another thread may just have landed it
+                found = self._cache.peek(self.base | number)  # another thread may just have landed it
                 if isinstance(found, Block | Encoded):
                     held[number] = block = self._made(number, found) if decoded else found
                     self._flights.land(number, block)

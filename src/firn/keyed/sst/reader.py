@@ -111,7 +111,8 @@ class SstReader:
             blocks = self.blocks(index.blocks_of(key))
             row_of = self._rows_of()
             return [entry for block in blocks.values() for entry in block.versions(key, row_of)]
-        found = self._file.probed(at, key)
+        held = self._cache.get(self._file.base | at)
+        found = held if type(held) is Block else self._file.probed(at, held, key)
         if isinstance(found, Block):
             return found.versions(key, self._row_of or self._rows_of())
         return found
