@@ -440,6 +440,21 @@ def test_added_columns_stand_in_the_order_of_calls(table: KeyedTable) -> None:
     assert table.view().manifest.definition.of(DEFAULT) == {"z": None, "y": "1", "x": None}
 
 
+def test_ssts_tell_by_which_definition_they_were_written(table: KeyedTable) -> None:
+    filled(table)
+    table.compact()
+    table.alter(add={"x": ("DATE", "2020-01-01"), "y": "DATE"}, fence=True)
+    table.load([{"id": 7}])
+    clocks = {sst.run: sst.clock for sst in table.view().manifest.ssts}
+    now = table.as_in(table.view()).definition
+    assert clocks == {0: 0, 1: now.clock} and now.since == {"x": 1}
+    table.alter(types={"delay": "BIGINT"}, rename={"y": "z"}, fence=True)
+    now = table.as_in(table.view()).definition
+    assert now.since == {"x": 1, "delay": now.clock}
+    copy = table.clone("copy")
+    assert {sst.run: sst.clock for sst in copy.view().manifest.ssts} == clocks
+
+
 def test_an_older_definition_reads_newer_files() -> None:
     """As a stream does that began before the table was altered."""
     old, new = Values({"a": "INTEGER", "b": "VARCHAR"}, optional=("b",)), Values({"a": "BIGINT"})

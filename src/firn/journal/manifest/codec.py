@@ -234,12 +234,14 @@ def _snapshot(raw: Mapping[str, Any]) -> SnapshotFile:
     )
 
 
-_SST_FIELDS = tuple(field.name for field in fields(SSTInfo))
+_SST_FIELDS = tuple(field.name for field in fields(SSTInfo) if field.name != "clock")
 
 
 def _sst_fields(sst: SSTInfo) -> dict[str, Any]:
+    clock = {"clock": sst.clock} if sst.clock else {}
     return {
         **{name: getattr(sst, name) for name in _SST_FIELDS},
+        **clock,
         "min_key": base64.b64encode(sst.min_key).decode(),
         "max_key": base64.b64encode(sst.max_key).decode(),
     }
@@ -259,6 +261,7 @@ def _sst(raw: Mapping[str, Any]) -> SSTInfo:
         tombstones=number(raw["tombstones"]),
         min_expire=None if raw["min_expire"] is None else number(raw["min_expire"], least=-(2**63)),
         max_loaded=number(raw["max_loaded"], least=-1),
+        clock=number(raw.get("clock", 0)),
     )
 
 

@@ -21,7 +21,8 @@ class SSTInfo:
     `run` orders the runs of a level, the newest has the greatest. `min_key` and `max_key` are the first and
     the last key, both in it; `bytes` is the object's size, `rows` counts entries and `tombstones` the deletes
     among them. `min_expire`: Unix ms at which the first entry expires, None if none does. `max_loaded`: the
-    greatest seq of an entry that a bulk load put there, -1 if none was.
+    greatest seq of an entry that a bulk load put there, -1 if none was. `clock`: that of the definition by which
+    it was written, so that it has the columns of then; 0 where that isn't known, or the table was never altered.
     """
 
     level: int
@@ -36,6 +37,7 @@ class SSTInfo:
     tombstones: int = 0
     min_expire: int | None = None
     max_loaded: int = -1
+    clock: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,8 +55,9 @@ class KeyedDefinition:
 
     What `alter` has changed is in the last ones, which `encode` leaves out. `stored` says what files call a column
     that is called otherwise now. `defaults` are what rows have that are older than the column, as text. `optional`
-    are names in files of columns that a file may have or lack; `widened` are columns that it may have with a narrower
-    type. `comments` are by column, "" being the table's.
+    are names in files of columns that a file may have or lack. `since` has the columns with a default and those that
+    were widened, with the clock from which on files have them as they are now; `clock` is the definition's own.
+    `comments` are by column, "" being the table's.
     """
 
     name: str
@@ -74,7 +75,8 @@ class KeyedDefinition:
     stored: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
     optional: tuple[str, ...] = ()
-    widened: tuple[str, ...] = ()
+    since: Mapping[str, int] = field(default_factory=dict)
+    clock: int = 0
     comments: Mapping[str, str] = field(default_factory=dict)
 
     kind = KIND
@@ -141,7 +143,8 @@ class KeyedDefinition:
             stored=found.stored,
             defaults=found.defaults,
             optional=found.optional,
-            widened=found.widened,
+            since=found.since,
+            clock=changes.clock,
             comments=comments_of(changes, found),
         )
 

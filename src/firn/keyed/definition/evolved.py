@@ -27,7 +27,7 @@ class EvolvedColumns:
     stored: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
     optional: tuple[str, ...] = ()
-    widened: tuple[str, ...] = ()
+    since: Mapping[str, int] = field(default_factory=dict)
 
 
 def evolve(created: Mapping[str, str], changes: Entries, where: str) -> EvolvedColumns:
@@ -47,7 +47,7 @@ def evolve(created: Mapping[str, str], changes: Entries, where: str) -> EvolvedC
     columns: dict[str, str] = {}
     stored: dict[str, str] = {}
     defaults: dict[str, str] = {}
-    widened: list[str] = []
+    since: dict[str, int] = {}
     shown: list[str] = []
     for physical in (*created, *added):
         if dropped.get(physical):
@@ -59,17 +59,18 @@ def evolve(created: Mapping[str, str], changes: Entries, where: str) -> EvolvedC
             stored[name] = physical
         if physical in entries and entries[physical].value is not None:
             defaults[name] = str(entries[physical].value)
-        first = entries.get(physical)
-        since = changes.map.get((TYPE, physical))
-        if since is not None and (first is None or since.clock > first.clock):
-            widened.append(name)
+        clocks = [
+            entry.clock for entry in (changes.map.get((TYPE, physical)), entries.get(physical)) if entry
+        ]
+        if clocks and (name in defaults or physical in created or max(clocks) > min(clocks)):
+            since[name] = max(clocks)
     if len({*map(fold, shown)}) < len(shown) or not shown:
         raise CorruptObjectError(
             f"{where}: its columns would be {', '.join(shown) or 'none'} after the entries of its manifest. Copy "
             "the manifest back from a backup, or upgrade Firn."
         )
     optional = sorted({*added, *(name for name, gone in dropped.items() if gone)})
-    return EvolvedColumns(columns, stored, defaults, tuple(optional), tuple(widened))
+    return EvolvedColumns(columns, stored, defaults, tuple(optional), since)
 
 
 def taken(created: Mapping[str, str], changes: Entries) -> set[str]:

@@ -165,6 +165,7 @@ class RunWriter:
                     file=file,
                     size=len(sst.data),
                     max_loaded=max_loaded,
+                    clock=self._definition.clock,
                 )
         raise OutcomeUnknownError(
             f"{self._bucket.uri(self._layout.ssts_prefix)}: all {len(self._numbers)} numbers of a task are used up, "

@@ -205,7 +205,7 @@ def run_files(
         plain = upto_seq is None or info.max_seq <= upto_seq
         plain = plain and (not may_merge or table.sst(key, info.bytes).index.merges == 0)
         return KeyFile(
-            key, info.bytes, age, info.min_key, info.max_key, plain, hides=has_refuse(info, now_ms)
+            key, info.bytes, age, info.min_key, info.max_key, plain, has_refuse(info, now_ms), info.clock
         )
 
     return tuple(in_flight(described, listed))

@@ -22,7 +22,7 @@ class KeyFile:
 
     `size` is in bytes, and `age` the run's place among all runs, 0 the newest; files of one age don't overlap.
     `plain`: it holds no key twice and no merge operands. `hides`: some of its entries may not be seen, deletes or
-    expired ones.
+    expired ones. `clock`: that of the definition by which it was written, as far as it is known.
     """
 
     key: str
@@ -32,6 +32,7 @@ class KeyFile:
     max_key: bytes
     plain: bool
     hides: bool
+    clock: int = 0
 
 
 @dataclass(frozen=True)

@@ -44,9 +44,9 @@ class SstIndex:
         return len(self.lows)
 
     def info(
-        self, *, level: int, run: int, number: int, file: str, size: int, max_loaded: int = -1
+        self, *, level: int, run: int, number: int, file: str, size: int, max_loaded: int = -1, clock: int = 0
     ) -> SSTInfo:
-        """The SST as a manifest names it; `size` is the file's, in bytes."""
+        """The SST as a manifest names it; `size` is the file's, in bytes, and `clock` the definition's."""
         return SSTInfo(
             level=level,
             run=run,
@@ -60,6 +60,7 @@ class SstIndex:
             tombstones=self.tombstones,
             min_expire=self.min_expire,
             max_loaded=max_loaded,
+            clock=clock,
         )
 
     def extent(self, block: int) -> tuple[int, int]:

@@ -21,6 +21,7 @@ from firn.keyed.encoding.entries import PUT
 from firn.keyed.maintain.key_shares import KeyRange
 from firn.keyed.plan.key_ranges import EVERYTHING
 from firn.keyed.plan.read import KeyedRead
+from firn.keyed.plan.units import KeyFile
 from firn.spark.frames import frame_of_tasks
 from firn.spark.keyed.key_sql import key_expressions
 from firn.spark.native.agreement import runs_in_spark
@@ -49,7 +50,13 @@ def read_to_spark(read: KeyedRead, spark: SparkSession) -> DataFrame:
     span of blocks.
     """
     groups = read.groups()
-    plain = [group[0] for group in groups if len(group) == 1 and group[0].plain]
+    # Whether an older file lacks a column with a default, or has a narrower type, only tasks find out.
+    clock = max((read.definition.since.get(name, 0) for name in read.needed), default=0)
+
+    def is_plain(group: Sequence[KeyFile]) -> bool:
+        return len(group) == 1 and group[0].plain and group[0].clock >= clock
+
+    plain = [group[0] for group in groups if is_plain(group)]
     paths = (
         native_paths(read.bucket, [file.key for file in plain], spark)
         if _reads_natively(read, spark)
@@ -62,7 +69,7 @@ def read_to_spark(read: KeyedRead, spark: SparkSession) -> DataFrame:
             mine = [path for path, file in zip(paths, plain, strict=True) if file.hides == hides]
             if mine:
                 parts.append(_native(read, mine, hides, spark))
-        groups = [group for group in groups if not (len(group) == 1 and group[0].plain)]
+        groups = [group for group in groups if not is_plain(group)]
     units = read.units_of(groups)
     if units or not parts:
         parts.append(frame_of_tasks(read, units, spark))
@@ -70,10 +77,7 @@ def read_to_spark(read: KeyedRead, spark: SparkSession) -> DataFrame:
 
 
 def _reads_natively(read: KeyedRead, spark: SparkSession) -> bool:
-    """Whether Spark's reader gives the values that a merge does, and understands the predicate as DuckDB does. Which
-    files are older than a column with a default, or hold a narrower type, only tasks find out."""
-    if any(name in read.needed for name in (*read.definition.defaults, *read.definition.widened)):
-        return False
+    """Whether Spark's reader gives the values that a merge does, and understands the predicate as DuckDB does."""
     values = [kind for name, kind in read.needed.items() if name in read.value_columns]
     if not all(natively_readable(kind, kind, ours=True) for kind in values):
         return False
