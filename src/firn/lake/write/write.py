@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from firn.arrow.defaults import with_defaults
 from firn.arrow.texts import checked
 from firn.arrow.types import arrow_schema, conform
 from firn.bucket.base import Bucket
@@ -22,7 +23,6 @@ from firn.errors import InvalidInputError, SchemaConflictError
 from firn.journal.model import LACKING, ColumnTypes, DataFile, Namer
 from firn.journal.naming import PLAIN, Naming
 from firn.lake.context import LakeContext
-from firn.lake.definition.defaults import with_defaults
 from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import DELETED, HIDDEN, KeySpec, folded
 from firn.lake.parquet.encode import AUTO, BloomColumns, Encoding, FileEncoder, bloom_columns, choose_encoding
