@@ -85,3 +85,14 @@ def test_a_lake_table_is_altered(url: str) -> None:
 def test_what_is_refused(options: list[str], says: str, url: str) -> None:
     found = run("alter", f"{url}/k", *options, "--fence")
     assert found.code == 2 and says in found.err
+
+
+def test_a_keyed_table_is_written_and_read_by_its_columns_of_now(tmp_path: Path) -> None:
+    db = firn.connect(tmp_path)
+    db.create_table("k", kind="keyed", key={"id": "BIGINT"}, schema={"n": "BIGINT"})
+    place = str(tmp_path / "k")
+    assert run("keyed", "put", place, "1", '{"n": 5}').code == 0
+    assert run("alter", place, "--rename", "n=m", "--add", "c BIGINT DEFAULT 3", "--fence").code == 0
+    assert run("keyed", "put", place, "2", '{"m": 6, "c": 7}').code == 0
+    assert run("keyed", "get", place, "1").out.strip() == '{"m": 5, "c": 3}'
+    assert run("keyed", "get", place, "2").out.strip() == '{"m": 6, "c": 7}'

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from firn.cli.call import print_report
+from firn.cli.keyed.text import columns_now
 from firn.cli.terminal import output, waiting
 from firn.errors import InvalidInputError
 from firn.names import fold
@@ -78,8 +79,7 @@ def loaded_line(name: str, report: LoadReport) -> str:
 
 def columns_of(table: KeyedTable) -> dict[str, str]:
     """The columns of rows that go into it, with their types."""
-    definition = table.definition
-    return {**(definition.key or {"key": "BLOB"}), **(definition.columns or {"value": "BLOB"})}
+    return {**(table.definition.key or {"key": "BLOB"}), **(columns_now(table) or {"value": "BLOB"})}
 
 
 def _as_bytes(table: KeyedTable, frame: DataFrame) -> DataFrame:

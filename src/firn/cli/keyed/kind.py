@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from firn.cli.keyed.group import keyed
+from firn.cli.keyed.text import columns_now
 from firn.cli.kind import Ingest, LogOptions, ShellKind, TableRow
 from firn.cli.target import pairs
 from firn.cli.terminal import output
@@ -47,7 +48,7 @@ class KeyedInShell(ShellKind):
     def print_schema(self, table: KeyedTable, *, at: str | None, json: bool) -> None:
         if at is not None:
             raise InvalidInputError(
-                f"{table.name} is a keyed table, whose columns never change: leave out --at."
+                f"{table.name} is a keyed table, whose columns are shown as they are now: leave out --at."
             )
         from firn.keyed.maintain.alter import definition_now
 
@@ -98,7 +99,7 @@ class KeyedInShell(ShellKind):
             asked.refuse_properties()
 
     def columns(self, table: KeyedTable) -> dict[str, str]:
-        return dict(table.definition.columns or {})
+        return dict(columns_now(table) or {})
 
     def ingest(self, database: Database, table: KeyedTable | None, frame: DataFrame, asked: Ingest) -> None:
         from firn.cli.keyed.ingest import create_for, load_frame

@@ -41,7 +41,7 @@ def get(
     """
     one_of([("--raw", raw), ("--json", call.json), ("--hex", hex)])
     one_of([("--raw", raw), ("several keys", len(keys) > 1)])
-    words = Words.of(call.table.definition, hex=hex)
+    words = Words.of(call.table, hex=hex)
     with call.table.reader(at, follow=None) as reader:
         values = reader.multi_get([words.key(key) for key in keys])
         version = reader.version
@@ -85,7 +85,7 @@ def scan(
     """
     one_of([("--csv", csv), ("--json", call.json)])
     one_of([("--prefix", prefix is not None), ("--start or --end", start is not None or end is not None)])
-    words = Words.of(call.table.definition, hex=hex)
+    words = Words.of(call.table, hex=hex)
     with call.table.reader(at, follow=None) as reader:
         if prefix is not None:
             found = reader.scan_prefix(words.prefix(prefix), reverse=reverse)
@@ -234,7 +234,7 @@ def changes(
     one_of([("--state", state is not None), ("--since", since is not None)])
     one_of([("--state", state is not None), ("--limit", limit is not None)])
     found = call.table.changes(_kept(state) if state is not None else since, upto)
-    words = Words.of(call.table.definition, hex=hex)
+    words = Words.of(call.table, hex=hex)
     schema, batches = words.schema(found.schema), words.batches(found.to_batches())
     output.print_rows(schema, batches, json=call.json, as_csv=csv, limit=limit)
     if state is not None:

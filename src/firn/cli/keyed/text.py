@@ -19,7 +19,14 @@ from firn.errors import InvalidInputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from firn.keyed.definition.definition import KeyedDefinition
+    from firn.keyed.table import KeyedTable
+
+
+def columns_now(table: KeyedTable) -> Mapping[str, str] | None:
+    """The columns of values; None for values that are bytes. The cost of reading the table's metadata."""
+    from firn.keyed.maintain.alter import definition_now
+
+    return None if table.definition.columns is None else definition_now(table).columns
 
 
 @dataclass(frozen=True)
@@ -40,9 +47,9 @@ class Words:
     hex: bool = False
 
     @staticmethod
-    def of(definition: KeyedDefinition, *, hex: bool = False) -> Words:
-        """Those of a table."""
-        return Words(definition.key, definition.columns, hex)
+    def of(table: KeyedTable, *, hex: bool = False) -> Words:
+        """Those of a table, by the columns that it has now."""
+        return Words(table.definition.key, columns_now(table), hex)
 
     def key(self, word: str) -> Any:
         """A key: text, a number, …; of several columns a JSON array."""

@@ -54,7 +54,7 @@ def delete(
     """Delete keys, all at once; those that aren't there are fine. Takes over from the writer, as put does."""
     from firn.keyed.write.batch import WriteBatch
 
-    words = Words.of(call.table.definition, hex=hex)
+    words = Words.of(call.table, hex=hex)
     batch = WriteBatch()
     for key in keys:
         batch.delete(words.key(key))
@@ -95,7 +95,7 @@ def _as_bytes(rows: Any, known: dict[str, str]) -> Any:
 
 def _entry(call: KeyedCall, key: str, value: str, hex: bool) -> tuple[Any, Any]:
     """A key and a value of the table."""
-    words = Words.of(call.table.definition, hex=hex)
+    words = Words.of(call.table, hex=hex)
     return words.key(key), _value(words, value)
 
 
