@@ -13,6 +13,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
+from firn.concurrency.at_exit import unclosed
 from firn.errors import InvalidInputError
 
 T = TypeVar("T")
@@ -28,11 +29,18 @@ class Threads:
         most: calls that are under way at once; more wait for a thread.
         name: the threads' name.
         closed: the message of the error that a call after `stop` raises.
+        owner: whose end lets the threads go.
     """
 
     def __init__(
-        self, most: int, name: str = "firn-aio", *, closed: str = "this handle is closed. Open it again."
+        self,
+        most: int,
+        name: str = "firn-aio",
+        *,
+        closed: str = "this handle is closed. Open it again.",
+        owner: object = None,
     ) -> None:
+        self.owner = owner
         self._most, self._name, self._closed = most, name, closed
         self._mutex = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
@@ -53,14 +61,26 @@ class Threads:
                 raise InvalidInputError(self._closed)
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(self._most, self._name)
+                unclosed.add(self)
             return self._pool.submit(call)
 
     def stop(self) -> None:
         """Begin nothing more; calls under way end by themselves."""
+        self.stopped = True
+        self.close()
+
+    def close(self) -> None:
+        """Let the threads go, once calls under way have ended. A later call begins with new ones."""
         with self._mutex:
-            self.stopped = True
-            if self._pool is not None:
-                self._pool.shutdown(wait=False)
+            pool, self._pool = self._pool, None
+            if pool is not None:
+                pool.shutdown(wait=False)
+
+    def _close_at_exit(self) -> None:
+        """Nothing: the interpreter waits for calls under way."""
+
+    def _orphaned(self) -> None:
+        """Nothing: the next call finds out."""
 
 
 class Strand:

@@ -58,7 +58,7 @@ class RecordSession:
         self._mutex = threading.Lock()
         self._store: RecordStore | None = None
         self._applier: Applier | None = None
-        self.threads = Threads(CALLS)
+        self.threads = Threads(CALLS, owner=owner)
         """Those in which asyncio's calls of this database wait."""
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -102,3 +104,17 @@ def test_tables_by_index() -> None:
     assert db._ipython_key_completions_() == ["flights"]
     with pytest.raises(TableNotFoundError):
         db["flight"]
+
+
+def test_closing_lets_the_threads_of_asyncio_go() -> None:
+    before = set(threading.enumerate())
+    with firn.connect("memory://") as db:
+        asyncio.run(_asked(db))
+        waiting = [thread for thread in threading.enumerate() if thread not in before]
+    for thread in waiting:
+        thread.join(timeout=10)
+    assert waiting and not any(thread.is_alive() for thread in waiting)
+
+
+async def _asked(db: firn.Database) -> None:
+    await db.aio.sql("SELECT 1")
