@@ -8,6 +8,7 @@ runs more sequences than a test run has time for, drawn anew each time.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -22,7 +23,7 @@ from firn.arrow.types import arrow_schema
 from firn.errors import SchemaConflictError, SnapshotTooOldError
 from firn.journal.agreement import Rules
 from firn.journal.leaderless import LeaderlessJournal
-from firn.journal.model import ColumnTypes, Commit
+from firn.journal.model import Commit, KnownColumns
 from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import HIDDEN, parse_key
 from firn.lake.partition.partition import PartitionSpec
@@ -90,8 +91,9 @@ class StalledJournal(LeaderlessJournal):
 class BlindJournal(LeaderlessJournal):
     """A process whose appends haven't seen of which type the key is."""
 
-    def columns(self, **when: Any) -> ColumnTypes:
-        return {name: kind for name, kind in super().columns(**when).items() if name != "id"}
+    def known(self, **when: Any) -> KnownColumns:
+        known = super().known(**when)
+        return replace(known, columns={name: kind for name, kind in known.columns.items() if name != "id"})
 
 
 class KeyedTableMachine(RuleBasedStateMachine):

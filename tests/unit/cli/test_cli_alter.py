@@ -94,5 +94,5 @@ def test_a_keyed_table_is_written_and_read_by_its_columns_of_now(tmp_path: Path)
     assert run("keyed", "put", place, "1", '{"n": 5}').code == 0
     assert run("alter", place, "--rename", "n=m", "--add", "c BIGINT DEFAULT 3", "--fence").code == 0
     assert run("keyed", "put", place, "2", '{"m": 6, "c": 7}').code == 0
-    assert run("keyed", "get", place, "1").out.strip() == '{"m": 5, "c": 3}'
-    assert run("keyed", "get", place, "2").out.strip() == '{"m": 6, "c": 7}'
+    assert run("keyed", "get", place, "1").out.strip() == '{"m":5,"c":3}'
+    assert run("keyed", "get", place, "2").out.strip() == '{"m":6,"c":7}'
