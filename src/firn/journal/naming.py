@@ -23,6 +23,7 @@ class Naming:
         stored: name → physical name, of the columns that are called otherwise in files.
         hidden: physical names of columns that aren't shown.
         taken: folded physical names that no new column may have.
+        own: columns with `~` in their names that are called as in files: of what was set aside, and old ones.
         defaults: name → what rows have whose file lacks the column, as text.
         lackable: physical names of all columns that have a default, shown or not.
         warnings: columns that aren't called as they should be, as another one has the name.
@@ -31,6 +32,7 @@ class Naming:
     stored: Mapping[str, str] = field(default_factory=dict)
     hidden: frozenset[str] = frozenset()
     taken: frozenset[str] = frozenset()
+    own: frozenset[str] = frozenset()
     defaults: Mapping[str, Any] = field(default_factory=dict)
     lackable: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
@@ -48,7 +50,7 @@ class Naming:
         """
         if name in self.stored:
             return self.stored[name]
-        if fold(name) not in self.taken:
+        if fold(name) not in self.taken or name in self.own:
             return name
         return free_name(fold(name), self.taken.__contains__)
 
@@ -133,6 +135,7 @@ def name_columns(
         {called[name]: name for name in every if name in called and called[name] != name},
         frozenset(hidden),
         frozenset(fold(name) for name in every if called.get(name) != name or "~" in name),
+        frozenset(name for name in every if called.get(name) == name and "~" in name),
         {called[name]: text for name, text in entries.present(DEFAULT).items() if name in called},
         frozenset(entries.present(DEFAULT)),
         tuple(warnings),

@@ -181,6 +181,20 @@ def test_a_column_becomes_another_ones(opens: Open) -> None:
     assert rows(opens()) in ([{"a": 1}], [{"a": 1}, {"a": 2}])  # other writers' rows are theirs
 
 
+def test_what_is_set_aside_keeps_its_name_beside_renamed_columns(opens: Open) -> None:
+    table = conflicting(opens)
+    table.append([{"q": 1}])
+    table.alter(rename={"q": "r"}, comments={"x~double": "halves"})
+    assert ("x~double", "x~double", "halves") in [
+        (c.name, c.physical, c.comment) for c in table.definition().columns
+    ]
+    opens().merge()
+    table.merge()
+    assert rows(table) == [{"r": 1}, {"x": 1}, {"x": 2}, {"x~double": 2.5}]
+    assert table.resolve("x").changes == ("type of x: DOUBLE", "x~double into x")
+    assert rows(opens()) == [{"r": 1}, {"x": 1.0}, {"x": 2.0}, {"x": 2.5}]
+
+
 def test_an_explicit_type_decides_before_a_conflict_comes(opens: Open) -> None:
     stale, table = opens(), opens()
     stale.append([{"x": 1}])
