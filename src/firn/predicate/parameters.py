@@ -113,7 +113,8 @@ def literal(value: Any) -> str:
         if not value.is_finite():
             raise InvalidInputError(f"{value!r} can't be a parameter: a DECIMAL is finite. Give a float.")
         scale = max(0, -int(value.as_tuple().exponent))
-        digits = max(len(format(value, "f").lstrip("-").replace(".", "").lstrip("0")), scale, 1)
+        digits = max(len(format(value, "f").lstrip("-").replace(".", "").lstrip("0")), scale)
+        digits = max(digits, min(scale + 1, 38))  # one before the point, as a text of it has
         return f"CAST('{value:f}' AS DECIMAL({digits}, {scale}))"
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
@@ -127,7 +128,8 @@ def literal(value: Any) -> str:
     if isinstance(value, dt.time):
         return f"{'TIME' if value.tzinfo is None else 'TIMETZ'} '{value.isoformat()}'"
     if isinstance(value, dt.timedelta):
-        return f"to_microseconds({value // dt.timedelta(microseconds=1)})"
+        rest = value - dt.timedelta(value.days)  # DuckDB keeps days apart, as 24 hours needn't be one
+        return f"(to_days({value.days}) + to_microseconds({rest // dt.timedelta(microseconds=1)}))"
     if isinstance(value, UUID):
         return f"CAST('{value}' AS UUID)"
     if isinstance(value, Mapping):

@@ -453,6 +453,7 @@ LITERALS: list[Any] = [
     "it's \\ $1 ?",
     "", b"\x00\xff", dt.date(2024, 2, 1), dt.datetime(2024, 2, 1, 3, 4, 5, 6),
     dt.time(1, 2, 3), dt.timedelta(days=-1),
+    dt.timedelta(days=400, microseconds=3),
     dt.datetime(2024, 2, 1, tzinfo=dt.timezone.utc), UUID(int=5), [1, None, 3], {"a": 1, 'b"': ["x"]},
 ]  # fmt: skip
 
@@ -468,6 +469,8 @@ def duck() -> Iterator[Any]:
 def test_parameters_are_literals_of_their_type(value: Any, duck: Any) -> None:
     text, bound = duck.execute(f"SELECT {literal(value)}, $1", [value]).fetchone()
     assert text == bound or (str(text), str(bound)) == ("nan", "nan")
+    told = duck.execute(f"SELECT CAST({literal(value)} AS VARCHAR), CAST($1 AS VARCHAR)", [value]).fetchone()
+    assert told[0] == told[1]  # 24 hours are equal to a day, and not the same
 
 
 def test_parameters_that_dont_fit() -> None:
