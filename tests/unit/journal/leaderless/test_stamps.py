@@ -40,3 +40,7 @@ def test_a_clock_that_is_set_back_is_believed() -> None:
     assert stamps(table, 1) == [clock.at]
     clock.at += 1
     assert stamps(table, 1) == [first + 1]
+    clock.at -= 5 * MAX_AHEAD_MS
+    assert stamps(table, 3) == [clock.at, clock.at + 1, clock.at + 2]
+    clock.at -= 5 * MAX_AHEAD_MS
+    assert stamps(table, 2) == [clock.at, clock.at + 1]

@@ -94,13 +94,14 @@ class TableLog:
         self._times_read_at = self._opened
         self._last_listed = ""
         self._stamping = threading.Lock()
-        self._last_stamp_ms = 0
+        self._last_stamp_ms = self._last_behind_ms = 0
 
     def now_ms(self) -> int:
         return self.clock.now_ms()
 
     def stamp_ms(self, commit: Commit) -> int:
-        """The time of an append: above this process's last one, so that its version doesn't show a later one.
+        """The time of an append: above this process's last one, so that its version doesn't show a later one. Where
+        the clock was set back by more than `MAX_AHEAD_MS`, above the last one since.
 
         That of rows with a key is above all that this process has seen of the table: they replace what it may have
         read, and its own earlier ones, whatever the clocks say.
@@ -110,7 +111,9 @@ class TableLog:
             if commit.clocked:
                 least = max(least, self.loader.highest_ms + 1)
             elif least > now + MAX_AHEAD_MS:  # the clock was set back, or threads append faster than it ticks
-                return now
+                behind = self._last_behind_ms + 1
+                self._last_behind_ms = behind if now < behind <= now + MAX_AHEAD_MS else now
+                return self._last_behind_ms
             self._last_stamp_ms = max(now, least)
             return self._last_stamp_ms
 
