@@ -72,7 +72,7 @@ def stamp_long_before_the_log(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_settling(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lease, "_settle_intent", lambda bucket, intent: None)
+    patch.setattr(lease, "settle_intent", lambda bucket, intent: None)
 
 
 def settle_by_deleting(patch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def settle_by_deleting(patch: pytest.MonkeyPatch) -> None:
         if decode(intent.rpartition("/")[2], blob.data, where=intent).is_reservation:
             bucket.delete(intent)
 
-    patch.setattr(lease, "_settle_intent", delete)
+    patch.setattr(lease, "settle_intent", delete)
 
 
 def list_before_acquiring(patch: pytest.MonkeyPatch) -> None:

@@ -87,8 +87,8 @@ def connection(
         raise
     finally:
         cursor.close()
-        if not ended and not _answers(kept.database):
-            ended = [kept]
+        with interruptible():
+            ended = ended if ended or _answers(kept.database) else [kept]
         if not ended:
             with _idle_lock:
                 pool.append(kept)

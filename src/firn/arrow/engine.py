@@ -53,7 +53,7 @@ def run_query(
     >>> run_query("SELECT sum(x) AS total FROM t", {"t": pa.table({"x": [1, 2]})}).to_pylist()
     [{'total': Decimal('3')}]
     """
-    failures: list[Exception] = []
+    failures: list[BaseException] = []
     with connection(memory) as duck:
         try:
             _check_select(duck, sql)
@@ -147,7 +147,7 @@ def _check_select(connection: Any, sql: str) -> None:
 
 
 def _scannable(
-    name: str, table: pa.Table | pa.RecordBatchReader, sql: str, failures: list[Exception]
+    name: str, table: pa.Table | pa.RecordBatchReader, sql: str, failures: list[BaseException]
 ) -> pa.Table | pa.RecordBatchReader:
     if isinstance(table, pa.Table):
         return table
@@ -157,7 +157,7 @@ def _scannable(
     def batches() -> Iterator[pa.RecordBatch]:
         try:
             yield from table
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             failures.append(error)  # DuckDB would pass on its text only
             raise
 

@@ -7,13 +7,14 @@ without access to files or the network.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
 
-from firn.arrow.connections import connect
+from firn.arrow.connections import connect, interruptible
 from firn.concurrency.forked import after_fork, keep_alive, unheld
 from firn.errors import InvalidInputError
 from firn.journal.typenames import quoted
@@ -36,12 +37,15 @@ def _in_child() -> None:
 after_fork(_in_child)
 
 
-def cursor() -> DuckDBPyConnection:
-    """A connection of one's own to the idle DuckDB; a context that closes it."""
+@contextmanager
+def cursor() -> Iterator[DuckDBPyConnection]:
+    """A connection of one's own to the idle DuckDB, which is closed at the end."""
     with _opening:
         if not _opened:
             _opened.append(connect())
-        return _opened[0].cursor()
+        opened = _opened[0].cursor()
+    with closing(opened), interruptible():
+        yield opened
 
 
 def check(expression: str, columns: Mapping[str, str], *, source: str) -> None:
@@ -53,12 +57,13 @@ def check(expression: str, columns: Mapping[str, str], *, source: str) -> None:
     select = f"SELECT 1 FROM (SELECT {', '.join(nulls) or '1'}) WHERE {expression}"
     planned = False
     try:
-        cursor().execute("EXPLAIN " + select).fetchall()
-        planned = True
-        # A constant that isn't of the column's type, like delay > 'x', fails at the first row, whatever it holds. A
-        # row of plain nulls would be folded away.
-        row = [f"unnest(CAST([NULL] AS {kind}[])) AS {quoted(name)}" for name, kind in columns.items()]
-        cursor().execute(f"SELECT 1 FROM (SELECT {', '.join(row) or '1'}) WHERE {expression}").fetchall()
+        with cursor() as duck:
+            duck.execute("EXPLAIN " + select).fetchall()
+            planned = True
+            # A constant that isn't of the column's type, like delay > 'x', fails at the first row, whatever it holds.
+            # A row of plain nulls would be folded away.
+            row = [f"unnest(CAST([NULL] AS {kind}[])) AS {quoted(name)}" for name, kind in columns.items()]
+            duck.execute(f"SELECT 1 FROM (SELECT {', '.join(row) or '1'}) WHERE {expression}").fetchall()
     except duckdb.Error as error:
         if not planned or isinstance(error, duckdb.ConversionException):
             reason = str(error).split("\n", 1)[0]
@@ -68,7 +73,8 @@ def check(expression: str, columns: Mapping[str, str], *, source: str) -> None:
 def constant(expression: str) -> pa.Scalar | None:
     """The value of an expression without columns, typed as DuckDB types it; None where it has none."""
     try:
-        value = cursor().sql(f"SELECT {expression} AS v").to_arrow_table()
+        with cursor() as duck:
+            value = duck.sql(f"SELECT {expression} AS v").to_arrow_table()
     except duckdb.Error:
         return None
     return value["v"][0]
@@ -76,12 +82,12 @@ def constant(expression: str) -> pa.Scalar | None:
 
 def cast_or_none(values: pa.Array, kind: str) -> pa.Array | None:
     """Texts cast to a DuckDB type, or None if one of them isn't of that type."""
-    duck = cursor()
-    duck.register("_texts", pa.table({"v": values}))
-    try:
-        found = duck.sql(f"SELECT CAST(v AS {kind}) AS v FROM _texts").to_arrow_table()["v"]
-    except duckdb.Error:
-        return None
-    finally:
-        duck.unregister("_texts")
-    return found.combine_chunks()
+    with cursor() as duck:
+        duck.register("_texts", pa.table({"v": values}))
+        try:
+            found = duck.sql(f"SELECT CAST(v AS {kind}) AS v FROM _texts").to_arrow_table()["v"]
+        except duckdb.Error:
+            return None
+        finally:
+            duck.unregister("_texts")
+        return found.combine_chunks()

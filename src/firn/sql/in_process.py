@@ -272,9 +272,9 @@ class DuckQuery:
         with instance(self._limits, files, objects, failures, careful=careful) as duck:
             _define_clock(duck, self._now, self.text)
             for name, relation in relations.items():
-                for label, stream in relation.streams.items():
-                    duck.register(label, stream)
                 try:
+                    for label, stream in relation.streams.items():
+                        duck.register(label, stream)
                     duck.execute(f"CREATE TEMP VIEW {quoted(name)} AS {relation.sql}")
                 except duckdb.Error as error:
                     if _lost(failures, files) is None:

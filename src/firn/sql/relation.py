@@ -7,6 +7,7 @@ by Firn and handed over as Arrow.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
@@ -58,16 +59,23 @@ class Stream:
         self._schema, self._rows, self._failures = schema, rows, failures
 
     def __arrow_c_schema__(self) -> Any:
-        return self._schema.__arrow_c_schema__()
+        with self._kept():
+            return self._schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        reader = pa.RecordBatchReader.from_batches(self._schema, self._batches())
-        return reader.__arrow_c_stream__(requested_schema)
+        with self._kept():
+            reader = pa.RecordBatchReader.from_batches(self._schema, self._batches())
+            return reader.__arrow_c_stream__(requested_schema)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        try:
+        with self._kept():
             for rows in self._rows():
                 yield from rows.to_batches()
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        try:
+            yield
         except (Exception, KeyboardInterrupt) as error:  # not the end of a generator that nobody reads on
             self._failures.append(error)
             raise

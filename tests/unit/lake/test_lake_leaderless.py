@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -287,3 +289,36 @@ def test_two_maintainers_exclude_each_other(db: firn.Database) -> None:
     with table.journal.exclusive("merge"), pytest.raises(firn.LockHeldError, match="merge"):
         db.table("t").delete("x = 1")
     assert db.table("t").delete("x = 1").files_removed == 1
+
+
+@pytest.mark.parametrize("done", [True, False])
+@pytest.mark.parametrize("number", range(5))
+def test_ctrl_c_at_any_request_leaves_the_lock_free(number: int, done: bool, tmp_path: Path) -> None:
+    """Also where it meets the request that takes the lock, publishes, or gives the lock back."""
+    url = f"memory://{tmp_path.name}"
+    properties = {"lock_wait": "0s"}
+    table = firn.connect(url).create_table("t", properties=properties)
+    table.append([{"n": n} for n in range(10)])
+    table.delete("n = 0")  # the lock's object is there
+    bucket, left = table.bucket, [number]
+
+    def interrupted(put: Callable[..., str]) -> Callable[..., str]:
+        def call(*args: Any, **options: Any) -> str:
+            left[0] -= 1
+            if left[0] != -1:
+                return put(*args, **options)
+            if done:
+                put(*args, **options)
+            raise KeyboardInterrupt
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bucket, "put_if_match", interrupted(bucket.put_if_match))
+        patch.setattr(bucket, "put_if_absent", interrupted(bucket.put_if_absent))
+        with pytest.raises(KeyboardInterrupt):
+            table.delete("n = 1")
+    other = firn.connect(url).table("t")
+    other.delete("n = 2")
+    assert other.scan(where="n = 1").count() == (0 if (done and number == 3) or number == 4 else 1)
+    assert other.scan().count() == 7 + other.scan(where="n = 1").count()

@@ -26,10 +26,11 @@ from firn.arrow.types import arrow_type
 from firn.bucket.local import LocalBucket
 from firn.errors import InvalidInputError, NoSuchVerbError, TableNotFoundError, UnsupportedError
 from firn.reads import plan_read
+from firn.sql import relation
 from firn.sql.in_process import DuckQuery
 from firn.sql.instance import instance
 from firn.sql.limits import QueryLimits
-from firn.sql.relation import MANY_FILES, relation_of
+from firn.sql.relation import MANY_FILES, Stream, relation_of
 from firn.units import size_text
 
 NAN = float("nan")
@@ -606,6 +607,27 @@ def test_ctrl_c_interrupts_a_query() -> None:
     for said, raised in (("Query interrupted", KeyboardInterrupt), ("something else", RuntimeError)):
         with pytest.raises(raised), instance(QueryLimits(), [], {}, []):
             raise RuntimeError(said)
+
+
+@pytest.mark.parametrize("place", ["_schema", "_rows"])
+def test_ctrl_c_while_duckdb_asks_for_rows(
+    db: firn.Database, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    class Interrupted(Stream):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            setattr(self, place, type("Never", (), {"__getattr__": interrupted, "__call__": interrupted})())
+
+    db.create_table("t").append([{"n": 1}])
+    result = db.sql("SELECT n FROM t")
+    with monkeypatch.context() as patch:
+        patch.setattr(relation, "Stream", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            result.to_arrow()
+    assert result.count() == 1
 
 
 def test_there_are_two_engines(db: firn.Database) -> None:

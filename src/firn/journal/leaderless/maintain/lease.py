@@ -13,6 +13,8 @@ import os
 import secrets
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -93,12 +95,17 @@ class Lease:
 
     def release(self) -> None:
         """Give the lock back: 1 PUT. A lock that was lost meanwhile is no error: the work is published."""
+        try:
+            self._give_back()
+        except KeyboardInterrupt:  # which may have met the request
+            self._give_back()
+            raise
+
+    def _give_back(self) -> None:
         self.stop_keeper()
         if self._lost is None:
-            try:
+            with suppress(FirnError):  # else it lapses by itself
                 self._write(intent=None, holder=None)
-            except FirnError:
-                return  # it lapses by itself
 
     def _write(self, *, intent: str | None, holder: str | None) -> None:
         with self._mutex:
@@ -112,6 +119,11 @@ class Lease:
                     "which was silent for longer than the lease. Nothing of it is visible; run it again."
                 )
                 raise self._lost from error
+            except KeyboardInterrupt:  # which may have met the request when it was done
+                with suppress(FirnError):
+                    if (etag := _etag_of(self.bucket, self.key, state)) is not None:
+                        self._etag, self._state = etag, state
+                raise
             self._state = state
 
     def start_keeper(self) -> None:
@@ -151,8 +163,9 @@ def acquire(bucket: Bucket, key: str, clock: Clock, *, op: str, lease_ms: int, w
         if blob is None:
             state = LockState.new(1, holder, op, lease_ms)
             try:
-                etag = create(bucket, key, state.encode(), nonce=state.nonce)
-                return Lease(bucket, key, clock, state, etag)
+                with _back_if_interrupted(bucket, key, state):
+                    etag = create(bucket, key, state.encode(), nonce=state.nonce)
+                    return Lease(bucket, key, clock, state, etag)
             except ObjectExistsError:
                 continue
         current = LockState.decode(blob.data, bucket.uri(key))
@@ -162,11 +175,12 @@ def acquire(bucket: Bucket, key: str, clock: Clock, *, op: str, lease_ms: int, w
         free = current.holder is None
         if free or now - seen[1] >= current.lease_ms / 1000:
             if current.intent is not None:
-                _settle_intent(bucket, current.intent)
+                settle_intent(bucket, current.intent)
             state = LockState.new(current.epoch + 1, holder, op, lease_ms)
             try:
-                etag = swap(bucket, key, state.encode(), blob.info.etag, nonce=state.nonce)
-                return Lease(bucket, key, clock, state, etag)
+                with _back_if_interrupted(bucket, key, state):
+                    etag = swap(bucket, key, state.encode(), blob.info.etag, nonce=state.nonce)
+                    return Lease(bucket, key, clock, state, etag)
             except ObjectChangedError:
                 seen = None
                 continue
@@ -179,7 +193,28 @@ def acquire(bucket: Bucket, key: str, clock: Clock, *, op: str, lease_ms: int, w
         clock.sleep(min(current.lease_ms / 10_000, 1.0))
 
 
-def _settle_intent(bucket: Bucket, intent: str) -> None:
+@contextmanager
+def _back_if_interrupted(bucket: Bucket, key: str, state: LockState) -> Iterator[None]:
+    """Ctrl-C may meet the request that takes the lock when it is done: without the lock given back, others would wait
+    until it lapses."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        with suppress(FirnError):
+            if (etag := _etag_of(bucket, key, state)) is not None:
+                free = replace(state, holder=None, nonce=secrets.token_hex(16))
+                swap(bucket, key, free.encode(), etag, nonce=free.nonce)
+        raise
+
+
+def _etag_of(bucket: Bucket, key: str, state: LockState) -> str | None:
+    """The ETag of the lock's object, if it has this state. 1 GET."""
+    blob = find(bucket, key)
+    there = blob is not None and LockState.decode(blob.data, bucket.uri(key)).nonce == state.nonce
+    return blob.info.etag if blob is not None and there else None
+
+
+def settle_intent(bucket: Bucket, intent: str) -> None:
     """Rule 6: before taking over, make the old holder's announced log either published or void for ever.
 
     Voiding puts a no-op onto the reservation: the old holder's put-if-match can never succeed after that.

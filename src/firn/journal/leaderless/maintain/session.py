@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
 
 from firn.bucket.conditional import create, swap
 from firn.errors import (
+    FirnError,
     LockLostError,
     ObjectChangedError,
     ObjectNotFoundError,
@@ -32,7 +33,7 @@ from firn.errors import (
 from firn.journal.entries import Entries
 from firn.journal.leaderless.format.codec import Log, decode, encode
 from firn.journal.leaderless.format.layout import DataNamer, new_log_name, version_of
-from firn.journal.leaderless.maintain.lease import Lease, acquire
+from firn.journal.leaderless.maintain.lease import Lease, acquire, settle_intent
 from firn.journal.leaderless.replay.loader import Loaded
 from firn.journal.leaderless.replay.replay import ReplayedState, maintenance_log
 from firn.journal.leaderless.replay.table_log import TableLog
@@ -197,6 +198,12 @@ class MaintenanceSession:
                 True  # the lock must keep the intent: it lapses, and the next one settles it
             )
             raise self._unknown(key) from error
+        except KeyboardInterrupt:  # the log may be on its way still
+            self.outcome_unknown = True
+            with suppress(FirnError):
+                settle_intent(bucket, key)
+                self.outcome_unknown = False
+            raise
 
     def _is_void(self, key: str) -> bool:
         """The error for a log that was refused and isn't ours. A log that is gone may have been published by a
@@ -255,7 +262,7 @@ def exclusive(table: TableLog, op: str) -> Iterator[MaintenanceSession]:
     outer = None
     if lock is not None:
         outer = (lock, lock.acquire(layout.log_root, timeout=settings.lock_wait_ms / 1000))
-    lease = None
+    lease = session = None
     try:
         if fenced:
             lease = acquire(
@@ -269,13 +276,13 @@ def exclusive(table: TableLog, op: str) -> Iterator[MaintenanceSession]:
             if table.renew_in_background:
                 lease.start_keeper()
         session = MaintenanceSession(table, op, lease, outer)
-        try:
-            yield session
-        finally:
-            if lease is not None:
-                lease.stop_keeper()
-                if not session.outcome_unknown:
-                    lease.release()
+        yield session
     finally:
-        if outer is not None:
-            outer[0].release(outer[1])
+        try:
+            if lease is not None and session is not None and session.outcome_unknown:
+                lease.stop_keeper()
+            elif lease is not None:
+                lease.release()
+        finally:
+            if outer is not None:
+                outer[0].release(outer[1])
