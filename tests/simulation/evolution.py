@@ -35,7 +35,7 @@ VERBS = (
     ["append"] * 5
     + ["stale", "blind"] * 3
     + ["rename", "add", "drop"] * 2
-    + ["several", "types", "sort", "check_ids", "partition", "describe"]
+    + ["several", "race", "types", "sort", "check_ids", "partition", "describe"]
     + ["merge"] * 2
     + ["respec", "delete", "update", "merge_into", "overwrite", "restore", "remove", "sweep"]
     + ["checkpoint", "resolve", "register"]
@@ -197,6 +197,8 @@ class Program:
 
     def _append(self, known: Known, newer: Known) -> None:
         rows = self.new_rows(known)
+        if self.keyed:
+            self.table.snapshot()  # so that its rows are newer than those of other writers
         self.said(rows)
         with self.knowing(known, newer) as used:
             try:
@@ -294,7 +296,7 @@ class Program:
 
     def order_columns(self) -> list[str]:
         described = self.opened().definition()
-        return [self.state.shown[text.rpartition(" ")[0] or text] for text in described.sort_by]
+        return [self.state.shown[text.removesuffix(" desc")] for text in described.sort_by]
 
     def free(self) -> list[str]:
         taken = {name.lower() for name in self.state.shown}
@@ -363,6 +365,42 @@ class Program:
 
         self.alters(change, drop=gone, rename={moved: gone}, add=asked, comment=f"step {self.last[0]}")
 
+    def race(self) -> None:
+        """Two writers alter, and the second one hasn't seen what the first one did. Both count: of two changes of one
+        column the one of the later writer by name, as their clocks are equal."""
+        columns = [n for n in self.columns(placing=False) if "~" not in n]
+        others = [handle for handle in self.handles if handle is not self.table]
+        if self.journal == "leaderless" or not columns or not others:
+            return
+        state, other = self.state, self.rng.choice(others)
+        own: Any = self.table.journal
+        union = own.own.load()
+        changes: dict[tuple[str, str], list[tuple[str, Any]]] = {}
+        for table in (other, self.table):
+            name, new = self.rng.choice(columns), self.rng.choice(self.free())
+            column, drops = state.shown[name], self.rng.random() < 0.3
+            self.said((table.journal.own.writer, {name: None if drops else new}))  # type: ignore[attr-defined]
+            if table is self.table:
+                own.own.load = lambda: union.with_state(own.own.state)
+            try:
+                if drops:
+                    table.alter(drop=name)
+                    changes.setdefault(("drop", column), []).append((own.own.writer, True))
+                else:
+                    table.alter(rename={name: new})
+                    writer = table.journal.own.writer  # type: ignore[attr-defined]
+                    changes.setdefault(("name", column), []).append((writer, new))
+            except firn.InvalidInputError as error:
+                assert "partition field" in str(error), error
+            finally:
+                own.own.__dict__.pop("load", None)
+        for (kind, column), values in changes.items():
+            if kind == "name":
+                self.state.wanted[column] = max(values)[1]
+        for column in {column for kind, column in changes if kind == "drop"}:
+            del self.state.wanted[column]
+            self.state.dropped.add(column)
+
     def types(self) -> None:
         columns = [n for n in self.columns() if self.state.shown[n] not in self.placing | {"id"}]
         if columns:
@@ -399,6 +437,11 @@ class Program:
         raise AssertionError("a row that a check refuses was taken")
 
     def partition(self) -> None:
+        if "id" in self.state.wanted and (self.keyed or self.rng.random() < 0.5):
+            # Fields of one name, which mean different things.
+            self.placing.add("id")
+            self.alters(lambda: None, partition_by=[f'bucket({self.rng.randint(1, 3)}, "{self.ids}")'])
+            return
         if self.keyed:
             return
         columns = [n for n in self.columns() if self.kinds[self.state.shown[n]] != "DOUBLE"]
@@ -497,14 +540,12 @@ class Program:
         old, new = self.rng.choice(mine), self.number + 1
         self.number = new
         self.said((old, new, name, value))
-        quoted = f'"{name}"'
         self.table.merge_into(
             [{"key": old, "value": value}, {"key": new, "value": value}],
             on=f't."{self.ids}" = s.key',
             when_matched={name: "s.value"},
             when_not_matched={self.ids: "s.key", name: "s.value"},
         )
-        del quoted
         column = self.state.shown[name]
         self.set(old, {column: value})
         self.state.rows[new] = self.owner, {"id": new, column: value}

@@ -1,0 +1,208 @@
+"""Whatever becomes of a table's columns while others go on by older definitions, each value stays its column's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from firn.journal import naming as namings
+from firn.journal.agreement import Agreement
+from firn.journal.entries import DEFAULT, DROP, NAME, Entries
+from firn.journal.leaderless.replay import replay
+from firn.journal.naming import Naming
+from firn.journal.writer.journal import WriterJournal
+from firn.lake.maintain import alteration, maintenance
+from firn.lake.partition.partition import PartitionSpec
+from seeds import seeds
+from simulation.evolution import Program
+from simulation.test_definitions import carries_no_definition
+
+STEPS = 14
+
+TABLES: dict[str, dict[str, Any]] = {
+    "leaderless": {"journal": "leaderless"},
+    "leaderless, partitioned": {"journal": "leaderless", "partitioned": True},
+    "leaderless, keyed": {"journal": "leaderless", "keyed": True},
+    "leaderless, keyed and partitioned": {"journal": "leaderless", "keyed": True, "partitioned": True},
+    "writers": {"journal": "writer"},
+    "writers, partitioned": {"journal": "writer", "partitioned": True, "writers": 3},
+    "writers, keyed": {"journal": "writer", "keyed": True},
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("seed", range(2))
+def test_each_value_stays_its_columns(kind: str, seed: int) -> None:
+    Program(seed, **TABLES[kind]).run(STEPS)
+
+
+@pytest.mark.parametrize("journal", ["leaderless", "writer"])
+@pytest.mark.parametrize("seed", seeds(4, short=1))
+def test_sql_reads_the_files_of_a_directory_as_a_scan_does(journal: str, seed: int, tmp_path: Path) -> None:
+    Program(seed, journal, directory=tmp_path).run(6)
+
+
+# -- rules that are left out
+
+
+def writes_shown_names(patch: pytest.MonkeyPatch) -> None:
+    """Rule 1: files have columns under the names of the moment."""
+    patch.setattr(Naming, "physical", lambda self, name: name)
+
+
+def takes_old_names(patch: pytest.MonkeyPatch) -> None:
+    """Rule 2: a new column has its name in files, whoever had it before."""
+    patch.setattr(Naming, "physical", lambda self, name: self.stored.get(name, name))
+    patch.setattr(alteration, "free_name", lambda name, taken: name)
+
+
+def forgets_names(patch: pytest.MonkeyPatch) -> None:
+    """Rule 3: maintenance logs don't carry what columns are called that no entry names."""
+    original = replay.maintenance_log
+
+    def maintenance_log(state: Any, commit: Any, **options: Any) -> Any:
+        log = original(state, commit, **options)
+        log.notes.pop("names", None)
+        return log
+
+    patch.setattr("firn.journal.leaderless.maintain.session.maintenance_log", maintenance_log)
+
+
+def forgets_types(patch: pytest.MonkeyPatch) -> None:
+    """Rule 3: markers that are carried on don't say which columns a file has otherwise than its new schema line."""
+    patch.setattr(
+        replay, "_carried", lambda file, before, after: file._replace(extra={**file.extra, "types": {}})
+    )
+
+
+def hides_columns(patch: pytest.MonkeyPatch) -> None:
+    """Rule 4: of two columns that are to have one name, one is seen."""
+    original = namings.name_columns
+
+    def name_columns(*args: Any, **options: Any) -> Naming:
+        found = original(*args, **options)
+        clashing = {
+            name for name in found.stored if any(f"shown as {name!r}" in text for text in found.warnings)
+        }
+        stored = {name: own for name, own in found.stored.items() if name not in clashing}
+        return replace(found, stored=stored, hidden=found.hidden | {found.stored[name] for name in clashing})
+
+    patch.setattr("firn.journal.agreement.name_columns", name_columns)
+
+
+def reads_statistics_by_shown_names(patch: pytest.MonkeyPatch) -> None:
+    """Rule 5: what a file says of a name is taken to be of the column that is called so by now."""
+    patch.setattr(Agreement, "_entry", lambda self, place, own: place)
+
+
+def prunes_without_defaults(patch: pytest.MonkeyPatch) -> None:
+    """Rule 5: a file without a column is one in which it is null."""
+    patch.setattr(
+        Agreement,
+        "_entry",
+        lambda self, place, own: own[0] if len(own) == 1 else None if own else "",
+    )
+
+
+def shows_null_for_defaults(patch: pytest.MonkeyPatch) -> None:
+    """Rule 6: rows whose file lacks a column are null in it."""
+    original = Entries.present
+    patch.setattr(Entries, "present", lambda self, kind: {} if kind == DEFAULT else original(self, kind))
+
+
+def deletes_by_shown_names(patch: pytest.MonkeyPatch) -> None:
+    """Rule 7: a soft delete is kept over columns as they are called when it is made."""
+    original = maintenance.frozen
+    patch.setattr(
+        maintenance,
+        "frozen",
+        lambda predicate, columns, reads=None, defaults=None: original(predicate, columns, {}, {}),
+    )
+
+
+def prunes_by_the_present_spec(patch: pytest.MonkeyPatch) -> None:
+    """Rule 17: directories of older specs are taken to be the present one's."""
+    patch.setattr(PartitionSpec, "of_id", lambda self, id: self)
+
+
+def chooses_definitions(patch: pytest.MonkeyPatch) -> None:
+    """Rule 19: of two definitions one is chosen."""
+    patch.setattr(Entries, "joined", lambda self, other: other if other.clock >= self.clock else self)
+
+
+def keeps_the_names_of_today(patch: pytest.MonkeyPatch) -> None:
+    """Rule 22: a restore brings back rows, and no names."""
+    patch.setattr(maintenance, "_names_of_then", lambda past, present: {})
+
+
+def says_nothing_of_new_columns(patch: pytest.MonkeyPatch) -> None:
+    """Rule 2: no commit says what a new column is called that has another name in files."""
+    patch.setattr(Naming, "brought", lambda self, columns: {})
+
+
+def brings_columns_back(patch: pytest.MonkeyPatch) -> None:
+    """A drop is no entry that is joined: the first commit after it forgets it."""
+    original = Entries.changed
+
+    def changed(self: Entries, changes: Mapping[tuple[str, str], Any], *args: Any, **options: Any) -> Entries:
+        kept = {key: value for key, value in self.map.items() if key[0] != DROP}
+        return original(Entries(kept), changes, *args, **options)
+
+    patch.setattr(Entries, "changed", changed)
+
+
+def keeps_no_catalog_up(patch: pytest.MonkeyPatch) -> None:
+    """Rule 20, the other way round: a change of the definition is in no transaction."""
+    patch.setattr(WriterJournal, "_define", lambda self, state, commit: ())
+
+
+Mutation = Callable[[pytest.MonkeyPatch], None]
+
+ALL = ("append", "stale", "blind")
+MUTATIONS: list[tuple[Mutation, str, tuple[str, ...], int]] = [
+    (writes_shown_names, "leaderless", (*ALL, "rename"), 0),
+    (writes_shown_names, "writers", (*ALL, "rename"), 0),
+    (takes_old_names, "leaderless", (*ALL, "drop", "add", "several"), 0),
+    (takes_old_names, "writers", (*ALL, "drop", "add", "several"), 0),
+    (says_nothing_of_new_columns, "leaderless", (*ALL, "drop"), 0),
+    (says_nothing_of_new_columns, "writers", (*ALL, "drop"), 0),
+    (carries_no_definition, "leaderless", (*ALL, "rename", "add", "merge"), 0),
+    (forgets_names, "leaderless", (*ALL, "drop", "merge", "sweep"), 9),
+    (forgets_types, "leaderless, partitioned", (*ALL, "add", "delete", "overwrite", "restore"), 0),
+    (hides_columns, "leaderless", (*ALL, "rename"), 11),
+    (hides_columns, "writers", (*ALL, "rename"), 11),
+    (reads_statistics_by_shown_names, "leaderless", (*ALL, "rename"), 0),
+    (reads_statistics_by_shown_names, "writers", (*ALL, "rename"), 0),
+    (prunes_without_defaults, "leaderless", (*ALL, "add"), 0),
+    (prunes_without_defaults, "writers", (*ALL, "add"), 0),
+    (shows_null_for_defaults, "leaderless", (*ALL, "add"), 0),
+    (deletes_by_shown_names, "writers", (*ALL, "rename", "add", "delete"), 3),
+    (prunes_by_the_present_spec, "leaderless, partitioned", (*ALL, "partition"), 0),
+    (prunes_by_the_present_spec, "writers, partitioned", (*ALL, "partition"), 0),
+    (chooses_definitions, "writers", (*ALL, "race"), 0),
+    (keeps_the_names_of_today, "leaderless", (*ALL, "rename", "drop", "restore"), 0),
+    (keeps_the_names_of_today, "writers", (*ALL, "rename", "drop", "restore"), 0),
+    (brings_columns_back, "leaderless", (*ALL, "drop", "rename"), 0),
+    (keeps_no_catalog_up, "writers", (*ALL, "rename"), 0),
+]
+"""Each with a seed by which it is noticed; later ones are tried, too."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("mutate", "kind", "verbs", "seed"), MUTATIONS)
+def test_a_rule_that_is_left_out_is_noticed(
+    mutate: Mutation, kind: str, verbs: tuple[str, ...], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By wrong answers, or by a verb that fails."""
+    mutate(monkeypatch)
+    for number in range(seed, seed + 6):
+        try:
+            Program(number, verbs=verbs, **TABLES[kind]).run(STEPS)
+        except Exception:
+            return
+    pytest.fail(f"{mutate.__name__} wasn't noticed")
