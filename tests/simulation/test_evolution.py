@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,13 @@ import pytest
 
 from firn.journal import naming as namings
 from firn.journal.agreement import Agreement
-from firn.journal.entries import DEFAULT, DROP, NAME, Entries
+from firn.journal.entries import DEFAULT, Entries
 from firn.journal.leaderless.replay import replay
 from firn.journal.naming import Naming
 from firn.journal.writer.journal import WriterJournal
 from firn.lake.maintain import alteration, maintenance
 from firn.lake.partition.partition import PartitionSpec
+from firn.lake.prune.prune import Pruner
 from seeds import seeds
 from simulation.evolution import Program
 from simulation.test_definitions import carries_no_definition
@@ -73,13 +74,6 @@ def forgets_names(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("firn.journal.leaderless.maintain.session.maintenance_log", maintenance_log)
 
 
-def forgets_types(patch: pytest.MonkeyPatch) -> None:
-    """Rule 3: markers that are carried on don't say which columns a file has otherwise than its new schema line."""
-    patch.setattr(
-        replay, "_carried", lambda file, before, after: file._replace(extra={**file.extra, "types": {}})
-    )
-
-
 def hides_columns(patch: pytest.MonkeyPatch) -> None:
     """Rule 4: of two columns that are to have one name, one is seen."""
     original = namings.name_columns
@@ -127,7 +121,14 @@ def deletes_by_shown_names(patch: pytest.MonkeyPatch) -> None:
 
 def prunes_by_the_present_spec(patch: pytest.MonkeyPatch) -> None:
     """Rule 17: directories of older specs are taken to be the present one's."""
-    patch.setattr(PartitionSpec, "of_id", lambda self, id: self)
+    original = Pruner.__init__
+
+    def init(self: Pruner, predicate: Any, columns: Any, spec: PartitionSpec | None = None) -> None:
+        if spec is not None:
+            spec = replace(spec, older=tuple(replace(spec, id=each.id, older=()) for each in spec.older))
+        original(self, predicate, columns, spec)
+
+    patch.setattr(Pruner, "__init__", init)
 
 
 def chooses_definitions(patch: pytest.MonkeyPatch) -> None:
@@ -143,17 +144,6 @@ def keeps_the_names_of_today(patch: pytest.MonkeyPatch) -> None:
 def says_nothing_of_new_columns(patch: pytest.MonkeyPatch) -> None:
     """Rule 2: no commit says what a new column is called that has another name in files."""
     patch.setattr(Naming, "brought", lambda self, columns: {})
-
-
-def brings_columns_back(patch: pytest.MonkeyPatch) -> None:
-    """A drop is no entry that is joined: the first commit after it forgets it."""
-    original = Entries.changed
-
-    def changed(self: Entries, changes: Mapping[tuple[str, str], Any], *args: Any, **options: Any) -> Entries:
-        kept = {key: value for key, value in self.map.items() if key[0] != DROP}
-        return original(Entries(kept), changes, *args, **options)
-
-    patch.setattr(Entries, "changed", changed)
 
 
 def keeps_no_catalog_up(patch: pytest.MonkeyPatch) -> None:
@@ -173,7 +163,6 @@ MUTATIONS: list[tuple[Mutation, str, tuple[str, ...], int]] = [
     (says_nothing_of_new_columns, "writers", (*ALL, "drop"), 0),
     (carries_no_definition, "leaderless", (*ALL, "rename", "add", "merge"), 0),
     (forgets_names, "leaderless", (*ALL, "drop", "merge", "sweep"), 9),
-    (forgets_types, "leaderless, partitioned", (*ALL, "add", "delete", "overwrite", "restore"), 0),
     (hides_columns, "leaderless", (*ALL, "rename"), 11),
     (hides_columns, "writers", (*ALL, "rename"), 11),
     (reads_statistics_by_shown_names, "leaderless", (*ALL, "rename"), 0),
@@ -182,12 +171,11 @@ MUTATIONS: list[tuple[Mutation, str, tuple[str, ...], int]] = [
     (prunes_without_defaults, "writers", (*ALL, "add"), 0),
     (shows_null_for_defaults, "leaderless", (*ALL, "add"), 0),
     (deletes_by_shown_names, "writers", (*ALL, "rename", "add", "delete"), 3),
-    (prunes_by_the_present_spec, "leaderless, partitioned", (*ALL, "partition"), 0),
-    (prunes_by_the_present_spec, "writers, partitioned", (*ALL, "partition"), 0),
+    (prunes_by_the_present_spec, "leaderless, partitioned", ("append", "partition"), 0),
+    (prunes_by_the_present_spec, "writers, partitioned", ("append", "partition"), 5),
     (chooses_definitions, "writers", (*ALL, "race"), 0),
     (keeps_the_names_of_today, "leaderless", (*ALL, "rename", "drop", "restore"), 0),
     (keeps_the_names_of_today, "writers", (*ALL, "rename", "drop", "restore"), 0),
-    (brings_columns_back, "leaderless", (*ALL, "drop", "rename"), 0),
     (keeps_no_catalog_up, "writers", (*ALL, "rename"), 0),
 ]
 """Each with a seed by which it is noticed; later ones are tried, too."""
