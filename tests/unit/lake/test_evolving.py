@@ -60,3 +60,37 @@ def test_a_soft_delete_outlives_the_column_that_it_names(tmp_path: Path) -> None
         firn.connect(tmp_path).sql("SELECT sum(a)::BIGINT AS s, count(b) AS n FROM t").to_arrow().to_pylist()
     )
     assert rows == [{"s": 20, "n": 0}]
+
+
+@pytest.mark.parametrize("journal", ["leaderless", "writer"])
+def test_an_overwrite_judges_new_rows_by_the_names_that_are_shown(journal: str, tmp_path: Path) -> None:
+    made = firn.connect(tmp_path, writer="w").create_table("t", journal=journal)
+    made.append([{"a": 1, "b": 10}, {"a": 2, "b": 20}])
+    made.alter(rename={"a": "b", "b": "a"})
+    made.overwrite([{"b": 1, "a": 99}], where="b = 1")
+    assert sorted(made.scan().to_arrow().to_pylist(), key=str) == [{"b": 1, "a": 99}, {"b": 2, "a": 20}]
+    made.alter(rename={"a": "c"})
+    with pytest.raises(firn.InvalidInputError, match="don't satisfy"):
+        made.overwrite([{"b": 2, "c": 1}], where="c = 2")
+
+
+@pytest.mark.parametrize("journal", ["leaderless", "writer"])
+def test_an_overwrite_brings_no_dropped_values_back(journal: str, tmp_path: Path) -> None:
+    made = firn.connect(tmp_path, writer="w").create_table("t", journal=journal)
+    made.append([{"id": 1, "secret": 11}, {"id": 2, "secret": 22}])
+    made.alter(drop=["secret"])
+    made.overwrite([{"id": 1, "secret": 5}], where="secret > 0 OR id = 1")
+    rows = made.scan().to_arrow().sort_by("id").to_pylist()
+    assert rows == [{"id": 1, "secret": 5}, {"id": 2, "secret": None}]
+
+
+@pytest.mark.parametrize("journal", ["leaderless", "writer"])
+def test_a_table_with_a_key_is_dealt_out_anew(journal: str, tmp_path: Path) -> None:
+    made = firn.connect(tmp_path, writer="w").create_table(
+        "t", journal=journal, key=["a", "b"], partition_by=["a", "b"]
+    )
+    made.append([{"a": n % 2, "b": n} for n in range(4)])
+    made.alter(partition_by=["a"])
+    made.merge(respec=True)
+    assert sorted(p.values["a"] for p in made.partitions()) == ["0", "1"]
+    assert made.merge(respec=True).files_removed == 0 and made.scan().count() == 4

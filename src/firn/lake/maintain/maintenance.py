@@ -32,6 +32,7 @@ from firn.lake.maintain.change import (
     removable,
     rewritten,
 )
+from firn.lake.maintain.new_rows import beside
 from firn.lake.maintain.plan import MergeGroup, plan_folds, plan_merge
 from firn.lake.maintain.tasks import (
     DeleteContext,
@@ -123,6 +124,7 @@ def _merge_groups(
     files, foreign = by_owner(table, in_partitions(table, snapshot, partitions))
     if table.keys is not None:
         scattered = is_scattered(table.partition_spec, snapshot.files, snapshot.columns, snapshot.naming)
+        scattered = scattered or (respec and any(file.spec != table.partition_spec.id for file in files))
         return plan_folds(files, places=table.places, scattered=scattered), len(foreign)
     size = target_size or table.definition.target_size
     anew = table.partition_spec.id if respec else None
@@ -292,10 +294,10 @@ def overwrite(
         written, _ = write(table, data, session.namer, aside=session.snapshot.aside)
         if where is not None:
             # The new rows may bring columns, all of them the first time, and wider types.
-            snapshot = replace(session.snapshot, columns={**session.snapshot.columns, **written.columns})
+            snapshot, fresh = beside(session.snapshot, written)
             change = FileChange()
             if snapshot.columns:
-                _check_all_match(table, written.files, snapshot, where)
+                _check_all_match(table, fresh, snapshot, where)
                 change = _delete_rows(table, session, snapshot, where)
         elif partitions is not None:
             _refuse_scattered(table, session.snapshot, written.columns)
