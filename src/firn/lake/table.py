@@ -301,7 +301,12 @@ class LakeTable:
         them: Firn deletes only what it wrote (`SweepReport.kept_foreign` names them). Each must lie within one
         partition.
 
-        Cost: 1 or 2 ranged GETs a file, for its footer, + 1 PUT.
+        Raises:
+            InvalidInputError: a path lies elsewhere, or a file has columns or values that the table can't hold;
+                nothing was registered.
+
+        Cost: 1 or 2 ranged GETs a file, for its footer, + 1 PUT. Times of nanoseconds with a zone are read, as they
+        have to be whole microseconds.
         """
         return registered.register(self.context, paths)
 

@@ -538,6 +538,19 @@ def test_register_refuses_what_it_cant_place(lake: Lake) -> None:
     assert table.scan().count() == 0
 
 
+def test_register_refuses_values_that_no_read_could_give(lake: Lake) -> None:
+    table = lake.create("t")
+    for name, at in (("whole", 1_000), ("finer", 1_001)):
+        sink = pa.BufferOutputStream()
+        stays = pa.array([{"at": at}], pa.struct([("at", pa.timestamp("ns", "UTC"))]))
+        pq.write_table(pa.table({"stay": stays}), sink)
+        lake.db.bucket.put(f"landing/{name}.parquet", sink.getvalue().to_pybytes())
+    with pytest.raises(firn.InvalidInputError, match=r"finer\.parquet: column 'stay.at'.*correct the data"):
+        table.register("landing/")
+    table.register("landing/whole.parquet")
+    assert table.scan().count() == 1
+
+
 # -- the database
 
 

@@ -117,17 +117,31 @@ def file_footer(bucket: Bucket, key: str, size: int) -> pq.FileMetaData:
 
 def inspect_file(bucket: Bucket, key: str, size: int) -> tuple[dict[str, str], DataFile]:
     """The columns of a Parquet file that is there already, and a `DataFile` with its rows and statistics, to
-    be completed with a time and a partition. 1 or 2 ranged GETs.
+    be completed with a time and a partition. 1 or 2 ranged GETs; those of `read_file` for columns of nanoseconds,
+    whose values a table may not be able to hold.
 
     Raises:
-        InvalidInputError: columns that a table can't have.
+        InvalidInputError: columns that a table can't have, or a value that doesn't fit a column's type.
         CorruptObjectError: not a Parquet file.
     """
     metadata, crc = read_footer(bucket, key, size)
     schema = arrow_schema_of(metadata)
     columns = columns_of(schema)
     extra = {"rows": metadata.num_rows, "stats": from_metadata(metadata, schema), "crc": crc}
-    return columns, DataFile(key, size, 0, extra)
+    file = DataFile(key, size, 0, extra)
+    finer = {name: kind for name, kind in columns.items() if _is_finer(schema.field(name).type)}
+    for _ in read_file(bucket, file, ReadSpec(finer)) if finer else ():
+        """Nothing: the rows are of no interest, but whether they can be read."""
+    return columns, file
+
+
+def _is_finer(kind: pa.DataType) -> bool:
+    """Whether a type has nanoseconds and the one that columns have for it hasn't."""
+    if pa.types.is_nested(kind):
+        return any(_is_finer(kind.field(at).type) for at in range(kind.num_fields))
+    return kind == pa.time64("ns") or (
+        pa.types.is_timestamp(kind) and kind.unit == "ns" and kind.tz is not None
+    )
 
 
 def lumps_of(bucket: Bucket, files: Sequence[DataFile]) -> list[list[DataFile]]:
