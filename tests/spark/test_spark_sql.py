@@ -174,8 +174,24 @@ def test_a_query_without_tables(db: firn.Database) -> None:
 def test_an_unknown_table_names_those_there_are(db: firn.Database) -> None:
     with pytest.raises(TableNotFoundError, match=r"no table 'flights' in .* There are .*'f', 'g'"):
         db.sql("SELECT * FROM flights")
-    with pytest.raises(TableNotFoundError, match="without a schema"):
-        db.sql("SELECT * FROM parquet.`/etc/passwd`")
+    for query in ("SELECT * FROM parquet.`/etc/passwd`", "SELECT * FROM firn.firn.f"):
+        with pytest.raises(TableNotFoundError, match="without a schema"):
+            db.sql(query)
+
+
+def test_the_databases_schema_before_a_table(db: firn.Database) -> None:
+    columns = list(db.sql("SELECT * FROM f").columns)
+    query = f"SELECT 'é' AS x, firn.f.`{columns[0]}` FROM firn . f JOIN main.`f` AS g ON true -- firn.f"
+    assert db.sql(query).count() == db.sql("SELECT 1 FROM f").count() ** 2
+
+
+def test_parameters_of_a_script(db: firn.Database) -> None:
+    version = db.sql("SELECT * FROM f").versions["f"]
+    script = "SELECT 1 FROM f; SELECT count(*) AS n FROM f VERSION AS OF :v WHERE :n = 1"
+    before = db.sql("SELECT count(*) AS n FROM f").to_arrow()
+    assert db.sql(script, {"v": version, "n": 1}, script=True).to_arrow() == before
+    with pytest.raises(InvalidInputError, match="no statement has"):
+        db.sql(script, {"v": version, "n": 1, "more": 2}, script=True)
 
 
 @pytest.mark.parametrize(

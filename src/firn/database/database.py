@@ -659,7 +659,8 @@ class Database(Transactions, WriterUpkeep):
 
             named = cast("Mapping[str, Any] | None", parameters)
             options = {"engine": engine, "fence": fence, "in_process": in_process, "verify": verify}
-            return run_to_last(self, query, named, tables=tables, **options)
+            on_spark = (engine or self._engine) == "spark"
+            return run_to_last(self, query, named, on_spark=on_spark, tables=tables, **options)
         session = self.engines.session if (engine or self._engine) == "spark" else None
         if verify and session is not None:
             raise UnsupportedError('verify=True: Spark reads files by itself. Use engine="duckdb" with it.')

@@ -24,7 +24,7 @@ from firn.errors import InvalidInputError, TableNotFoundError
 from firn.journal.model import ColumnTypes
 from firn.names import fold
 from firn.predicate.dialect import function_names, readable_depth
-from firn.predicate.select import shown
+from firn.predicate.select import SCHEMAS, shown
 from firn.predicate.words import Word
 from firn.reads import QueryMoment, plan_read
 from firn.spark.frames import frame_of_table
@@ -207,6 +207,8 @@ def _read(text: str) -> tuple[str, exp.Expression]:
         raise InvalidInputError(
             f"{what} isn't a SELECT of Spark's, nor another statement of sql(): docs/howto/sql.md lists them."
         )
+    if plain := _without_schemas(text, tree):
+        return _read(plain)
     for node in tree.walk():
         if isinstance(node, (exp.Into, exp.DML, exp.DDL, exp.Command)) and not isinstance(node, exp.Query):
             raise InvalidInputError(f"{what} does more than select: {node.sql('spark')!r}.")
@@ -215,6 +217,23 @@ def _read(text: str) -> tuple[str, exp.Expression]:
         if isinstance(node, exp.Table):
             _check_table(what, node)
     return text[: ends[0]] if ends else text, tree
+
+
+def _without_schemas(text: str, tree: exp.Expression) -> str | None:
+    """The text with blanks in the place of `firn.` and `main.` before tables and their columns; None without any."""
+    names = {fold(node.name) for node in table_nodes(tree)}
+    places = []
+    for node in tree.find_all(exp.Table, exp.Column):
+        schema, behind = node.args.get("db"), node.args.get("table", node.this)
+        if node.args.get("catalog") or schema is None or fold(schema.name) not in SCHEMAS:
+            continue
+        if isinstance(node, exp.Table) or fold(behind.name) in names:
+            places.append((schema.meta.get("start"), behind.meta.get("start")))
+    if not places or any(at is None for place in places for at in place):
+        return None
+    for first, end in places:
+        text = text[:first] + " " * (end - first) + text[end:]
+    return text
 
 
 def _check_table(what: str, node: exp.Table) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from itertools import pairwise
 from typing import Any, Protocol
 
 from firn.errors import InvalidInputError, UnsupportedError
@@ -121,9 +122,15 @@ class SqlScript:
 
 
 def run_script(
-    database: SqlTransactions, text: str, parameters: Mapping[str, Any] | None = None, **options: Any
+    database: SqlTransactions,
+    text: str,
+    parameters: Mapping[str, Any] | None = None,
+    *,
+    on_spark: bool = False,
+    **options: Any,
 ) -> Iterator[Result]:
-    """The answers of statements with `;` between, one after another; each takes the parameters that it names.
+    """The answers of statements with `;` between, one after another; each takes the parameters that it names:
+    `$name`, and `:name` where queries run on Spark.
 
     Raises:
         InvalidInputError: there is no statement; a parameter that none names; a BEGIN without COMMIT.
@@ -136,16 +143,28 @@ def run_script(
         raise InvalidInputError(
             "a script has several statements: give its parameters by name, {'n': 1} for $n."
         )
-    if unused := [name for name in given if name not in names_in(text)]:
+
+    def named(part: str) -> set[str]:
+        return names_in(part) | (_colons(part) if on_spark and given else set())
+
+    if unused := [name for name in given if name not in named(text)]:
         raise InvalidInputError(f"no statement has ${unused[0]}.")
     with SqlScript(database) as script:
         for one in found:
-            used = {name: given[name] for name in names_in(one) if name in given}
+            used = {name: given[name] for name in named(one) if name in given}
             yield script.sql(one, used or None, **options)
         if script.in_block:
             raise InvalidInputError(
                 "the script ends in a transaction, which is rolled back: COMMIT is missing."
             )
+
+
+def _colons(text: str) -> set[str]:
+    """The names of Spark's parameters in a text."""
+    from firn.sql.on_spark import spark_words  # which few scripts need
+
+    each = spark_words(text)
+    return {b.text for a, b in pairwise(each) if a.text == ":" and a.end == b.start}
 
 
 def run_to_last(

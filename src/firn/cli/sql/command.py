@@ -93,7 +93,10 @@ def sql(
     database = opened(must_exist=not makes, allow_files=roots)
     if engine == "spark":
         waiting.start_spark()
-    results = run_script(database, text, given, engine=cast("Engine | None", engine), fence=fence)
+    on_spark = engine == "spark"
+    results = run_script(
+        database, text, given, on_spark=on_spark, engine=cast("Engine | None", engine), fence=fence
+    )
     quiet, more = json and not sys.stdout.isatty(), True
     while more:
         with waiting.working(database, quiet=quiet) as answered:
