@@ -271,7 +271,13 @@ def _check(text: str, node: dict[str, Any]) -> None:
                 f"{', '.join(sorted(TABLE_FUNCTIONS))}."
             )
     name = str(node.get("function_name") or "")
-    if name and (fold(name) not in FUNCTIONS or node.get("schema") or node.get("catalog")):
+    path = ".".join(part for part in (node.get("catalog"), node.get("schema")) if part)
+    if path and fold(name) in FUNCTIONS:
+        raise InvalidInputError(
+            f"the query {shown(text)} calls {name} behind {path}, which is read as a schema: write {name}({path}) "
+            f"or ({path}).{name}(){_place(text, node)}."
+        )
+    if name and (path or fold(name) not in FUNCTIONS):
         raise InvalidInputError(
             f"the query {shown(text)} calls {name}, which isn't among the functions of values that queries may call"
             f"{_place(text, node)}."

@@ -17,16 +17,22 @@ import duckdb
 import pyarrow as pa
 
 from firn.arrow.inputs import InputRows
-from firn.arrow.types import arrow_schema, columns_of, conform
+from firn.arrow.types import arrow_schema, arrow_type, columns_of, conform
 from firn.concurrency.at_exit import unclosed
 from firn.concurrency.forked import keep_alive
 from firn.deferred import DeferredModule
-from firn.errors import FirnError, InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
+from firn.errors import (
+    FirnError,
+    InvalidInputError,
+    ObjectNotFoundError,
+    SnapshotTooOldError,
+    UnsupportedError,
+)
 from firn.journal.model import ColumnTypes
 from firn.journal.typenames import canonical, quoted
 from firn.names import fold
 from firn.predicate.binder import cursor
-from firn.predicate.select import Select, condition, shown
+from firn.predicate.select import SCHEMAS, Select, condition, shown
 from firn.reads import TableRead
 from firn.sql.instance import BATCH_ROWS, instance, renamed
 from firn.sql.limits import QueryLimits
@@ -101,7 +107,11 @@ class DuckQuery:
         self._select: Select = read_query(text_run, self._said)
         self._given = by_name(given or {}, self._select.tables)
         self._now = dt.datetime.now(dt.timezone.utc)
-        self._look = self._new_look()
+        pinned = self._pinned()
+        own = {fold(name) for read in pinned.values() for name in read.known} & SCHEMAS
+        if own:
+            self._select = read_query(text_run, self._said, own)
+        self._look = self._new_look(pinned)
 
     @property
     def text(self) -> str:
@@ -185,9 +195,12 @@ class DuckQuery:
 
     # -- how
 
-    def _new_look(self) -> _Look:
+    def _pinned(self) -> dict[str, TableRead]:
         names = [name for name in self._select.tables if name not in self._given]
-        pinned = pin(self._tables, names, self._versions, self._past)
+        return pin(self._tables, names, self._versions, self._past)
+
+    def _new_look(self, pinned: Mapping[str, TableRead] | None = None) -> _Look:
+        pinned = self._pinned() if pinned is None else pinned
         columns = self._bound(pinned)
         trusted = self._select.conditions
         small = not trusted and are_small(pinned.values(), self._limits.in_process)
@@ -216,7 +229,8 @@ class DuckQuery:
                 raise self._failure(error) from None
         names = _unique([name for name, _ in found])
         columns = {name: canonical(str(kind)) for name, (_, kind) in zip(names, found, strict=True)}
-        arrow_schema(columns)
+        for name, kind in columns.items():
+            _check_type(self._said or self._written, name, kind)
         return columns
 
     def _run(self, text: str, columns: Any, *, reads: bool = True) -> Iterator[pa.RecordBatch]:
@@ -299,6 +313,18 @@ class DuckQuery:
         """The name of an object that DuckDB knows by a path of `relation_of`."""
         read = list(self._look.reads.values())[int(path[1])]
         return read.bucket.uri(unquote(path[2]))
+
+
+def _check_type(text: str, name: str, kind: str) -> None:
+    """Refuse a type that Arrow has no like of."""
+    try:
+        arrow_type(kind)
+    except UnsupportedError:
+        named = ", or name its fields, {'a': …, 'b': …}" if "TUPLE(" in kind else ""
+        raise UnsupportedError(
+            f"the query {shown(text)} gives the column {name!r} the type {kind}, which results don't have: write "
+            f"CAST(… AS VARCHAR){named}."
+        ) from None
 
 
 def _check_unsigned(rows: pa.RecordBatch, columns: ColumnTypes) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import pyarrow as pa
 
+from firn.arrow.engine import casts_of
 from firn.arrow.inputs import InputRows
 from firn.arrow.lazy_frames import lazy_frame
 from firn.arrow.pyvalues import python_rows
@@ -210,7 +211,14 @@ class Result:
         from firn.arrow.connections import connection
 
         with connection() as duck:
-            return str(duck.from_arrow(self._query.head(SHOWN_ROWS + 1))).rstrip()
+            return str(self._typed(duck, self._query.head(SHOWN_ROWS + 1))).rstrip()
+
+    def _typed(self, duck: Any, rows: pa.Table) -> Any:
+        """Rows as a relation of the result's types. DuckDB has no text for the least HUGEINT as a decimal."""
+        relation = duck.from_arrow(rows)
+        storable = {name: kind for name, kind in self.columns.items() if "INTERVAL" not in kind}
+        casts = casts_of(rows.column_names, storable)
+        return relation.project(f"* REPLACE ({casts})") if casts else relation
 
     def _repr_html_(self) -> str:
         """The first rows in a notebook."""
@@ -218,9 +226,8 @@ class Result:
 
         rows = self.schema().empty_table() if self._query.lazy else self._query.head(SHOWN_ROWS + 1)
         with connection() as duck:
-            shown = (
-                duck.from_arrow(rows.slice(0, SHOWN_ROWS)).project("CAST(COLUMNS(*) AS VARCHAR)").fetchall()
-            )
+            typed = self._typed(duck, rows.slice(0, SHOWN_ROWS))
+            shown = typed.project("CAST(COLUMNS(*) AS VARCHAR)").fetchall()
         head = "".join(
             f"<th>{escape(name)}<br><small>{escape(kind)}</small></th>" for name, kind in self.columns.items()
         )

@@ -630,6 +630,31 @@ def test_ctrl_c_while_duckdb_asks_for_rows(
     assert result.count() == 1
 
 
+def test_types_that_results_dont_have(db: firn.Database) -> None:
+    for value in ("'101'::BIT", "'12:00:00+01'::TIMETZ", "[1::VARIANT]", "(1, 2)"):
+        with pytest.raises(UnsupportedError, match=r"'x' the type .* write CAST\(… AS VARCHAR\)"):
+            db.sql(f"SELECT {value} AS x")
+        assert db.sql(f"SELECT CAST({value} AS VARCHAR) AS x").columns == {"x": "VARCHAR"}
+    with pytest.raises(UnsupportedError, match="or name its fields"):
+        db.sql("SELECT (1, 2) AS x")
+
+
+def test_a_call_behind_a_column(db: firn.Database) -> None:
+    db.create_table("t").append([{"name": "a"}])
+    with pytest.raises(InvalidInputError, match=r"write upper\(t\.name\) or \(t\.name\)\.upper\(\)"):
+        db.sql("SELECT t.name.upper() FROM t")
+    assert [tuple(row.values()) for row in db.sql("SELECT upper(t.name), (t.name).upper() FROM t")] == [
+        ("A", "A")
+    ]
+
+
+def test_a_result_shows_its_types(db: firn.Database) -> None:
+    least = -(2**127)
+    result = db.sql(f"SELECT ({least})::HUGEINT AS h, 'a'::ENUM('a') AS e, '1'::JSON AS j")
+    assert all(word in repr(result) for word in ("int128", "enum", "json"))
+    assert str(least) in result._repr_html_()
+
+
 def test_there_are_two_engines(db: firn.Database) -> None:
     for call in (lambda: db.sql("SELECT 1", engine="polars"), lambda: firn.connect("memory://", engine="")):  # type: ignore[arg-type]
         with pytest.raises(InvalidInputError, match="'duckdb' or 'spark'"):

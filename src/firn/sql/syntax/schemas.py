@@ -24,8 +24,9 @@ _STANDS = re.compile(r"\b(?:firn|main)[\"`]?\s*\.", re.IGNORECASE)
 _STAR = re.compile(r"\.\s*\*")
 
 
-def read_query(text: str, said: str | None = None) -> Select:
-    """Check one SELECT as `read_select` does, and leave schemas' names out of it.
+def read_query(text: str, said: str | None = None, columns: Collection[str] = ()) -> Select:
+    """Check one SELECT as `read_select` does, and leave schemas' names out of it. `columns` are names of columns, in
+    small letters, which before a field aren't a schema's.
 
     Raises:
         TableNotFoundError: a table of another schema.
@@ -37,7 +38,7 @@ def read_query(text: str, said: str | None = None) -> Select:
         return select
     each = words(text)
     known = {fold(name).partition(" at (")[0] for name in select.tables}
-    found = _blanked(text, _before_columns(each, known, select.aliases))
+    found = _blanked(text, _before_columns(each, known, {*select.aliases, *columns}))
     for at, word in enumerate(each):
         if len(text[: word.start].encode()) in select.schemas or _is_described(each, at):
             found = found[: word.start] + "main".ljust(word.end - word.start) + found[word.end :]

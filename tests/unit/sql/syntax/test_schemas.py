@@ -16,6 +16,7 @@ def db() -> firn.Database:
     db = firn.connect("memory://")
     db.create_table("t").append([{"n": 1, "s": {"a": 2}}, {"n": 2, "s": {"a": 3}}])
     db.create_table("firn").append([{"t": {"n": 7}}])  # a table of the schema's name: its columns are its own
+    db.create_table("own").append([{"firn": {"t": {"n": 8}, "own": {"n": 9}}}])
     return db
 
 
@@ -39,6 +40,7 @@ def db() -> firn.Database:
         ("SELECT firn.t.n FROM firn, t", [(7,), (7,)]),
         ("SELECT 'firn.t.n' AS x -- firn.t.n", [("firn.t.n",)]),
         ("FROM (DESCRIBE firn.t) SELECT column_name", [("n",), ("s",)]),
+        ("SELECT firn.t.n, firn.own.n FROM own", [(8, 9)]),  # a column's fields, of the names of tables
     ],
 )
 def test_a_schema_before_a_table(db: firn.Database, query: str, expected: list[Any]) -> None:
