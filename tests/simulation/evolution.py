@@ -40,6 +40,7 @@ VERBS = (
     + ["respec", "delete", "update", "merge_into", "overwrite", "restore", "remove", "sweep"]
     + ["checkpoint", "resolve", "register"]
 )
+BESIDE = ("bigint", "double", "varchar", "boolean")
 Cells = dict[str, Any]
 
 
@@ -651,7 +652,8 @@ class Program:
                 free = {name.lower(), *(f"{name.lower()}~{k}" for k in range(1, len(self.all_made()) + 1))}
                 assert name.lower() in names and names <= free, where
         for column in self.beside:
-            assert state.home(column) not in state.dropped, where
+            home = state.home(column)
+            assert home not in state.dropped and column[len(home) + 1 :] in BESIDE, where
         state.shown = {name: p for p, name in shown.items()}
         self.ids = shown.get("id", "id")
 

@@ -12,6 +12,7 @@ import pytest
 
 import firn
 from firn.lake.table import LakeTable
+from moments import append_late, next_millisecond
 
 Create = Callable[..., LakeTable]
 
@@ -144,3 +145,33 @@ def test_a_registered_file_is_pruned_by_the_columns_that_it_shows(create: Create
     register(table, a=2, id=1)
     for where, found in {"a = 1": 0, "a = 2": 1, "id = 1": 1, "id = 2": 0, "a < 9": 2}.items():
         assert table.scan(where=where).count() == len(rows(table, where=where)) == found
+
+
+@pytest.mark.filterwarnings("ignore::firn.DegradedReadWarning")
+def test_merges_write_what_is_set_aside_under_its_very_name(create: Create) -> None:
+    table = create()
+    table.append([{"id": 1, "a": 1, "b": 1}])
+    append_late(table, [{"id": 2, "a": 2.5, "b": 2}], {"id": "BIGINT", "b": "BIGINT"})
+    table.alter(rename={"b": "x"})
+    assert [row["a~double"] for row in rows(table)] == [None, 2.5]
+    table.merge()
+    assert [row["a~double"] for row in rows(table)] == [None, 2.5]
+    assert [column.physical for column in table.definition().columns] == ["id", "a", "b", "a~double"]
+
+
+def test_a_column_that_lost_its_name_stays_one_column(create: Create) -> None:
+    """It is shown as what files call it, by chance."""
+    table = create()
+    table.append([{"id": 1, "a": 1, "b": 1}])
+    table.alter(drop="a")
+    known = table.journal.known()
+    table.alter(rename={"b": "a"})
+    next_millisecond()
+    table.journal.known = lambda **_: known  # type: ignore[method-assign]
+    table.append([{"id": 2, "a": "new"}])
+    del table.journal.known
+    table.merge()
+    table.append([{"id": 3, "a~1": "more", "a": 3}])
+    table.merge()
+    assert [(row["a"], row["a~1"]) for row in rows(table)] == [(1, None), (None, "new"), (3, "more")]
+    assert [column.physical for column in table.definition().columns] == ["id", "b", "a~1"]
