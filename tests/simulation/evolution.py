@@ -390,7 +390,7 @@ class Program:
                     writer = table.journal.own.writer  # type: ignore[attr-defined]
                     changes.setdefault(("name", column), []).append((writer, new))
             except firn.InvalidInputError as error:
-                if "partition field" not in str(error):
+                if "partition field" not in str(error) and "at least one column" not in str(error):
                     raise
             finally:
                 own.own.__dict__.pop("load", None)
