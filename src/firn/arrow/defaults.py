@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -14,6 +15,10 @@ from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes
 from firn.journal.typenames import Decimal, Enum, Scalar, parse
 from firn.names import fold
+from firn.predicate.domain import family_of
+
+LONGEST = 4096
+"""Bytes of a default as text: readers repeat it for each row of a batch, and each maintenance log has it."""
 
 
 def default_text(value: Any, kind: str, column: str) -> str:
@@ -39,11 +44,26 @@ def default_text(value: Any, kind: str, column: str) -> str:
         sql = f"SELECT CAST({exact} AS VARCHAR) AS v FROM given"
         text = str(run_query(sql, {"given": given}, types=rows.columns).column(0)[0].as_py())
         default_value(text, kind)
-    except (InvalidInputError, pa.ArrowException):
+        fits = not _is_rounded(value, text, kind)
+    except (InvalidInputError, pa.ArrowException, UnicodeEncodeError):
+        fits = False
+    if not fits:
         raise InvalidInputError(
             f"the default {value!r} doesn't fit the column {column!r} ({kind}). Nothing was changed."
-        ) from None
+        )
+    if len(text.encode()) > LONGEST:
+        raise InvalidInputError(
+            f"the default of the column {column!r} has more than {LONGEST:,} bytes. Nothing was changed."
+        )
     return text
+
+
+def _is_rounded(value: Any, text: str, kind: str) -> bool:
+    """Whether a number became another one, as 1.5 does in a BIGINT."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, decimal.Decimal)):
+        return False
+    exact = isinstance(parse(kind), Decimal) or family_of(kind) == "integer"
+    return exact and decimal.Decimal(text) != decimal.Decimal(str(value))
 
 
 @lru_cache(maxsize=1024)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,3 +95,33 @@ def test_a_table_with_a_key_is_dealt_out_anew(journal: str, tmp_path: Path) -> N
     made.merge(respec=True)
     assert sorted(p.values["a"] for p in made.partitions()) == ["0", "1"]
     assert made.merge(respec=True).files_removed == 0 and made.scan().count() == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"add": {"c": ("BIGINT", 1.5)}}, "1.5 doesn't fit"),
+        ({"add": {"c": ("DECIMAL(5,2)", 1.005)}}, "1.005 doesn't fit"),
+        ({"add": {"c": ("VARCHAR", "x" * 5000)}}, "more than 4,096 bytes"),
+        ({"add": {"c\0": "BIGINT"}}, "can't name a column"),
+        ({"add": {"c\ud800": "BIGINT"}}, "can't name a column"),
+        ({"rename": {"a": "c\0"}}, "can't name a column"),
+        ({"checks": {5: "a > 0"}}, "5 can't name a check"),
+        ({"comments": {"a": "\ud800"}}, "is no text"),
+    ],
+)
+def test_what_no_log_could_hold_is_refused_before_anything_is_written(
+    table: LakeTable, change: dict[str, Any], message: str
+) -> None:
+    keys = {info.key for info in table.bucket.list("").objects}
+    with pytest.raises(firn.InvalidInputError, match=message):
+        table.alter(**change)
+    new = {info.key for info in table.bucket.list("").objects} - keys
+    assert all("lock" in key for key in new)
+
+
+def test_a_refused_row_tells_of_the_check_as_it_was_written(table: LakeTable) -> None:
+    table.alter(add={"c": ("VARCHAR", "it's")})
+    table.alter(checks={"sane": "c <> '' AND a < 2000"})
+    with pytest.raises(firn.CheckFailedError, match="'sane': \"c\" <> '' AND \"a\" < 2000\\. "):
+        table.append([{"a": 5000}])

@@ -272,7 +272,7 @@ def _commit(
         wanted = {key: value for change in changes for key, value in change.entries.items()}
         if not wanted:
             return AlterResult(snapshot.version, ())
-        if len(before.map) + len(wanted) > LIMIT:
+        if len(before.map.keys() | wanted.keys()) > LIMIT:
             raise InvalidInputError(f"{table.name}: a definition has at most {LIMIT:,} entries.")
         entries = before.changed(wanted, session.writer)
         added = {

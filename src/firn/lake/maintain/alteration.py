@@ -99,7 +99,7 @@ class Planner:
         for name, text in asked.comments.items():
             self._comment(self._after(name, "comments"), text)
         if asked.comment is not None:
-            if not isinstance(asked.comment, str):
+            if not is_text(asked.comment):
                 raise self._bad(f"the comment is {asked.comment!r}, which is no text")
             self._add("comment", {(COMMENT, ""): asked.comment or None})
         self._partition()
@@ -155,6 +155,8 @@ class Planner:
             if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], str):
                 raise self._bad(f"add takes a type, or a type and a value, not {given!r}")
             kind, default = pair
+            if not is_name(name):
+                raise self._bad(f"{name!r} can't name a column")
             kind = declared_columns({name: kind})[name]
             text = None if default is None else default_text(default, kind, name)
             if self._is_added(name, kind, text):
@@ -175,7 +177,7 @@ class Planner:
             self._add(line, entries)
 
     def _comment(self, name: str, text: str | None) -> None:
-        if text is not None and not isinstance(text, str):
+        if text is not None and not is_text(text):
             raise self._bad(f"the comment on {name!r} is {text!r}, which is no text")
         self._add(f"comment on {name}", {(COMMENT, self.physical[name]): text or None})
 
@@ -212,7 +214,9 @@ class Planner:
 
     def _checks(self) -> None:
         for name, text in self.asked.checks.items():
-            if text is not None and not isinstance(text, str):
+            if not is_name(name):
+                raise self._bad(f"{name!r} can't name a check")
+            if text is not None and not is_text(text):
                 raise self._bad(f"the check {name!r} is {text!r}; write a predicate as text, or None")
             if text is None:
                 if name not in self.definition.checks:
@@ -342,7 +346,7 @@ class Planner:
             for each in spec.fields
             if each.transform != "identity" or column is None or fold(each.source) != fold(column)
         }
-        if not isinstance(name, str) or not name:
+        if not is_name(name):
             raise self._bad(f"{name!r} can't name a column")
         if "~" in name:
             raise self._bad(f"{name!r} can't name a column: names with '~' are of values that were set aside")
@@ -357,6 +361,16 @@ class Planner:
 
     def _bad(self, what: str) -> InvalidInputError:
         return InvalidInputError(f"{self.table.name}: {what}. Nothing was changed.")
+
+
+def is_name(name: Any) -> bool:
+    """Whether it is a text that SQL can write and a log can hold."""
+    return is_text(name) and bool(name) and "\0" not in name
+
+
+def is_text(value: Any) -> bool:
+    """Whether it is a text that a log can hold: it has no half of a surrogate pair."""
+    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def property_line(name: str, value: Any) -> str:

@@ -27,10 +27,11 @@ else:
 
 @dataclass(frozen=True)
 class Checks:
-    """Predicates over the columns that rows have, by name, and the table's name for messages. Picklable."""
+    """Predicates over the columns that rows have, by name, each with the text that people know, and the table's
+    name for messages. Picklable."""
 
     table: str = ""
-    texts: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     @staticmethod
     def of(definition: LakeDefinition, known: ColumnTypes, columns: ColumnTypes) -> Checks:
@@ -41,13 +42,13 @@ class Checks:
             lacking = {
                 each: (kind, defaults.get(each)) for each, kind in known.items() if fold(each) not in own
             }
-            texts[name] = with_values(text, lacking)
+            texts[name] = with_values(text, lacking), text
         return Checks(definition.name, texts)
 
     def ask(self, rows: pa.Table, columns: ColumnTypes) -> None:
         """Raise `CheckFailedError` for the first row that fails one."""
-        for name, text in self.texts.items() if rows.num_rows else ():
-            failing = row_mask(rows, f"TRY(({text}) IS FALSE)", types=columns)
+        for name, (sql, text) in self.texts.items() if rows.num_rows else ():
+            failing = row_mask(rows, f"TRY(({sql}) IS FALSE)", types=columns)
             if (at := pc.index(failing, True).as_py()) < 0:
                 continue
             row = rows.slice(at, 1).to_pylist()[0]
