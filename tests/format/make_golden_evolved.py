@@ -23,7 +23,9 @@ def make(directory: Path) -> dict[str, Any]:
         db = firn.connect(directory, writer="w")
         for name in ("evolved", "restored"):
             schema = {"a": "BIGINT", "b": "VARCHAR", "day": "DATE"}
-            table = db.create_table(f"{prefix}{name}", journal=journal, schema=schema, partition_by=["truncate(1, b)"])
+            table = db.create_table(
+                f"{prefix}{name}", journal=journal, schema=schema, partition_by=["truncate(1, b)"]
+            )
             versions: list[tuple[str, list[dict[str, Any]]]] = []
 
             def note(table: firn.LakeTable = table, versions: list[Any] = versions) -> None:

@@ -124,7 +124,10 @@ def test_keyed_12_loads_of_all_kinds() -> None:
     [
         ({"price": Decimal("0.001"), "id": IDS[0]}, "column 'price' is DECIMAL"),
         ({"price": 0.125, "id": IDS[0]}, "column 'price' is DECIMAL"),
-        ({"price": Decimal(1), "id": "no uuid"}, "'id', which is UUID: give a uuid.UUID"),
+        (
+            {"price": Decimal(1), "id": "no uuid"},
+            "'id' is UUID, and the value 'no uuid' of the data isn't one",
+        ),
     ],
 )
 def test_keyed_12_what_doesnt_fit_is_not_loaded(table: KeyedTable, row: dict[str, Any], why: str) -> None:

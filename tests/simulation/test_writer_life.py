@@ -24,7 +24,7 @@ from firn.errors import (
     SnapshotTooOldError,
     TableNotFoundError,
 )
-from firn.journal.model import Commit
+from firn.journal.model import Commit, KnownColumns
 from firn.journal.writer.commit.commit import Handle
 from firn.journal.writer.history.listing import list_settled
 from firn.journal.writer.maintain.collect import collect
@@ -162,7 +162,7 @@ class Life:
             self.first.setdefault((name, kind), self.serial)
             self.kinds[row["id"]] = kind
             with self.patch.context() as stale:
-                stale.setattr(table.journal, "columns", lambda **_: {})
+                stale.setattr(table.journal, "known", lambda **_: KnownColumns({}))
                 table.append([{**row, "v": value}])
             self.added(tables, name, [row])
             self.bucket.clock.sleep(1)

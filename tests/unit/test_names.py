@@ -20,6 +20,7 @@ NO_NAMES = {
     "bucket/urls.py: match[1].lower()",  # schemes
     "cli/input/inputs.py: Path(name).suffix.lower()",
     "cli/terminal/output.py: str(value).lower()",
+    "cli/terminal/output.py: stream.encoding.lower()",
     "cli/target.py: value.lower()",
     "errors.py: c.lower()",
     "inspect/dump/footer.py: chunk.compression.lower()",
@@ -28,6 +29,7 @@ NO_NAMES = {
     "journal/leaderless/format/layout.py: socket.gethostname().lower()",
     "journal/manifest/dynamo.py: str(name).lower()",
     "journal/typenames.py: name.lower()",  # DuckDB's keywords
+    "keyed/encoding/values.py: str(value).lower()",  # UUIDs
     "journal/writer/unclaimed/repair.py: keep.replace('-', '').lower()",
     "predicate/constants.py: text.lower()",
     "predicate/dialect.py: str(name).lower()",  # functions of SQL

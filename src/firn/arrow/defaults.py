@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from firn.arrow.engine import run_query
 from firn.arrow.inputs import to_reader
+from firn.arrow.types import arrow_type
 from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes
 from firn.journal.typenames import Decimal, Enum, Scalar, parse
 from firn.names import fold
-from firn.predicate.domain import family_of
 
 LONGEST = 4096
 """Bytes of a default as text: readers repeat it for each row of a batch, and each maintenance log has it."""
@@ -62,7 +62,8 @@ def _is_rounded(value: Any, text: str, kind: str) -> bool:
     """Whether a number became another one, as 1.5 does in a BIGINT."""
     if isinstance(value, bool) or not isinstance(value, (int, float, decimal.Decimal)):
         return False
-    exact = isinstance(parse(kind), Decimal) or family_of(kind) == "integer"
+    stored = arrow_type(kind)
+    exact = pa.types.is_integer(stored) or pa.types.is_decimal(stored)
     return exact and decimal.Decimal(text) != decimal.Decimal(str(value))
 
 

@@ -133,17 +133,19 @@ def renamed(text: str, name: Callable[[str], str]) -> str:
 def with_values(text: str, values: Mapping[str, tuple[str, str | None]]) -> str:
     """A predicate with constants in the place of some columns: by name their type and text, None for null.
 
-    >>> print(with_values("a > b", {"b": ("BIGINT", "5")}))
-    a > CAST('5' AS BIGINT)
+    >>> print(with_values("a > b AND s.f > 1", {"b": ("BIGINT", "5"), "s": ("STRUCT(f INTEGER)", None)}))
+    "a" > CAST('5' AS BIGINT) AND (CAST(NULL AS STRUCT("f" INT)))."f" > 1
     """
     tree = parse(text, "predicate", into=exp.Condition)
 
     def constant(node: exp.Expression) -> exp.Expression:
-        if not isinstance(node, exp.Column) or len(node.parts) > 1 or node.name not in values:
+        if not isinstance(node, exp.Column) or node.parts[0].name not in values:
             return node
-        kind, value = values[node.name]
+        first, *fields = node.parts
+        kind, value = values[first.name]
         this = exp.null() if value is None else exp.Literal.string(value)
-        return exp.Cast(this=this, to=exp.DataType.build(kind, dialect="duckdb"))
+        whole = exp.Cast(this=this, to=exp.DataType.build(kind, dialect="duckdb"))
+        return exp.Dot.build([exp.Paren(this=whole), *fields]) if fields else whole
 
     return to_duckdb(tree.transform(constant))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -136,10 +137,11 @@ class Changes:
             raise InvalidInputError(f"kind={kind!r}: there are {', '.join(map(repr, KINDS))}.")
         if unenforced := [name for name in statement.not_null if fold(name) not in map(fold, statement.key)]:
             name = quoted(unenforced[0])
-            instead = "nobody would enforce it. Columns of the key are never null."
-            if kind == "lake":
-                check = f"ADD CONSTRAINT {quoted(unenforced[0] + '_there')} CHECK ({name} IS NOT NULL)"
-                instead = f"write ALTER TABLE {quoted(statement.table)} {check} behind it."
+            check = f"ADD CONSTRAINT {quoted(unenforced[0] + '_there')} CHECK ({name} IS NOT NULL)"
+            instead = (
+                "nobody would enforce it, but for columns of the key. Of a lake table write ALTER TABLE "
+                f"{quoted(statement.table)} {check} behind it."
+            )
             raise UnsupportedError(f"the statement {shown(said)}: NOT NULL of {unenforced[0]!r}: {instead}")
         query = None
         if statement.query is not None:
@@ -202,18 +204,31 @@ class Changes:
             raise InvalidInputError(
                 f"the statement {shown(said)}: there is no procedure {call.verb!r}; there are {', '.join(CALLS)}."
             )
-        verb = getattr(table, call.verb, None)
-        if call.verb == "copy" and (copy := getattr(self._tables, "copy", None)) is not None:
-            verb = partial(copy, table.name)
-        if verb is None:
-            raise UnsupportedError(f"the statement {shown(said)}: {table.name} has no {call.verb} here.")
+        verbs = {name: verb for name in CALLS if (verb := getattr(table, name, None)) is not None}
+        if (copy := getattr(self._tables, "copy", None)) is not None:
+            verbs["copy"] = partial(copy, table.name)
+        if call.verb not in verbs:
+            there = [name for name in verbs if name != "copy" or table.kind == "records"]
+            raise UnsupportedError(
+                f"the statement {shown(said)}: {table.name} has no {call.verb} here; it has {', '.join(there)}."
+            )
+        verb = verbs[call.verb]
+        try:
+            signature(verb).bind(**call.arguments)
+        except TypeError:
+            known = signature(verb).parameters.values()
+            needed = [one.name for one in known if one.default is one.empty]
+            raise InvalidInputError(
+                f"the statement {shown(said)}: {call.verb} takes {', '.join(one.name for one in known) or 'nothing'}"
+                f"{f', and needs {needed[0]}' if needed else ''}."
+            ) from None
         try:
             done = verb(**call.arguments)
         except TypeError as error:
             raise InvalidInputError(f"the statement {shown(said)}: {error}.") from None
-        known = {name: getattr(done, name, None) for name in ("version", "files_added", "files_removed")}
-        known["rows_inserted"] = getattr(done, "rows", None) if call.verb == "copy" else None
-        return Outcome(call.verb, **{name: value for name, value in known.items() if not callable(value)})
+        told = {name: getattr(done, name, None) for name in ("version", "files_added", "files_removed")}
+        told["rows_inserted"] = getattr(done, "rows", None) if call.verb == "copy" else None
+        return Outcome(call.verb, **{name: value for name, value in told.items() if not callable(value)})
 
 
 CALLS = (

@@ -175,3 +175,42 @@ def test_a_column_that_lost_its_name_stays_one_column(create: Create) -> None:
     table.merge()
     assert [(row["a"], row["a~1"]) for row in rows(table)] == [(1, None), (None, "new"), (3, "more")]
     assert [column.physical for column in table.definition().columns] == ["id", "b", "a~1"]
+
+
+def test_a_writer_that_is_lost_leaves_the_names_by_which_others_have_committed() -> None:
+    """Rule 20: who commits by a definition that its own catalog lacks keeps it there, too."""
+    url = f"memory://{uuid4().hex}"
+    one, other = (firn.connect(url, writer=name) for name in ("w", "v"))
+    one.create_table("t", journal="writer").append([{"id": 1, "a": 1}])
+    other.table("t").append([{"id": 2, "a": 2}])
+    one.table("t").alter(rename={"a": "b"}, drop="id", add={"c": ("BIGINT", 5)})
+    other.table("t").append([{"b": 3}])
+    for info in one.bucket.list("w/").objects:
+        one.bucket.delete(info.key)
+    left = firn.connect(url).table("t")
+    assert rows(left) == [{"b": 2, "c": 5}, {"b": 3, "c": 5}]
+    assert left.definition().version.startswith("v=")
+
+
+def test_what_became_another_columns_goes_and_comes_with_it(create: Create) -> None:
+    table = create()
+    table.append([{"id": 1, "price": 5}])
+    table.append([{"id": 2, "prise": 5.5}])
+    before = table.version
+    table.resolve("prise", into="price", to="DOUBLE")
+    together = table.version
+    assert [row["price"] for row in rows(table)] == [5.0, 5.5]
+    table.alter(rename={"price": "cost"})
+    assert table.scan(where="cost = 5.5").count() == table.scan(where="cost > 5").count() == 1
+    table.delete("cost = 5")
+    table.append([{"id": 3, "cost": 7.5}])
+    table.merge()
+    assert rows(table) == [{"id": 2, "cost": 5.5}, {"id": 3, "cost": 7.5}]
+    table.alter(drop="cost")
+    assert rows(table) == [{"id": 2}, {"id": 3}]
+    table.restore(together)
+    assert rows(table) == [{"id": 1, "price": 5.0}, {"id": 2, "price": 5.5}]
+    assert rows(table, at=before) == [
+        {"id": 1, "price": 5, "prise": None},
+        {"id": 2, "price": None, "prise": 5.5},
+    ]

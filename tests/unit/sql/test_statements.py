@@ -716,3 +716,18 @@ def test_tasks_of_a_statement_in_duckdbs_sql_run_in_this_process(
     db.sql("INSERT INTO t VALUES (1)")
     db.table("t").update(where="n = 1", set={"n": "2"})
     assert asked
+
+
+def test_calls_that_cant_be_say_what_can() -> None:
+    db = firn.connect("memory://")
+    db.sql("CREATE TABLE t (n BIGINT)")
+    db.sql("CREATE TABLE r (n BIGINT) WITH (kind = 'records')")
+    for text, message in (
+        ("sweep(t, dry => true)", "sweep takes older_than, orphans, dry_run[.]"),
+        ("restore(t)", "restore takes at, dry_run, and needs at[.]"),
+        ("copy(r)", "copy takes target, changes, at, and needs target[.]"),
+        ("compact(r)", "r has no compact here; it has sweep, copy[.]"),
+        ("compact(t)", "forget_files[.]"),
+    ):
+        with pytest.raises(firn.FirnError, match=message):
+            db.sql(f"CALL {text}")

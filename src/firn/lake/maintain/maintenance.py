@@ -32,7 +32,6 @@ from firn.lake.maintain.change import (
     removable,
     rewritten,
 )
-from firn.lake.maintain.new_rows import beside
 from firn.lake.maintain.plan import MergeGroup, plan_folds, plan_merge
 from firn.lake.maintain.tasks import (
     DeleteContext,
@@ -51,6 +50,7 @@ from firn.lake.read.decode import ReadSpec
 from firn.lake.read.read import read_file
 from firn.lake.results import ChangeResult, Partition
 from firn.lake.write.append import directories_of, write
+from firn.lake.write.new_rows import beside
 from firn.lake.write.write import WriteSpec
 from firn.names import fold
 from firn.predicate.dialect import without_values
@@ -92,10 +92,9 @@ def merge(
         groups, foreign = _merge_groups(table, snapshot, given, partitions, whole, respec)
         if not groups and session.log_length < LOGS_WORTH_FOLDING:
             return nothing("merge", foreign)
+        spec = WriteSpec.of(table, snapshot.columns, session.namer, target_size=given, aside=snapshot.aside)
         context = MergeContext(
-            write=WriteSpec.of(
-                table, snapshot.columns, session.namer, target_size=given, aside=snapshot.aside
-            ),
+            write=spec if text is None else spec.checking(table.definition, snapshot.columns),
             read=ReadSpec.of(snapshot),
             query=text,
             keys=table.keys,

@@ -98,7 +98,7 @@ def merge_into(
                 f"{table.name} has no columns yet: give it rows by append, or a schema when it is created."
             )
         named = [named_clause(table, settable(snapshot), rows, clause, source_name) for clause in clauses]
-        checks = Checks.of(table.definition, columns, columns)
+        checks = Checks.of(table.definition, columns)
         matching = Matching(target, source_name, condition, named, rows, columns, checks)
         check_bound(matching)
         said = {"on": outline_of(condition)} if summary is None else summary

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -27,28 +28,32 @@ else:
 
 @dataclass(frozen=True)
 class Checks:
-    """Predicates over the columns that rows have, by name, each with the text that people know, and the table's
-    name for messages. Picklable."""
+    """Predicates by name, the table's columns with what rows have that lack them, and its name for messages.
+    Picklable."""
 
     table: str = ""
-    texts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+    known: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
 
     @staticmethod
-    def of(definition: LakeDefinition, known: ColumnTypes, columns: ColumnTypes) -> Checks:
-        """A table's, for rows of these columns: others of the `known` ones have their default, or are null."""
-        own, defaults = set(map(fold, columns)), definition.naming.defaults
-        texts = {}
-        for name, text in definition.checks.items():
-            lacking = {
-                each: (kind, defaults.get(each)) for each, kind in known.items() if fold(each) not in own
-            }
-            texts[name] = with_values(text, lacking), text
-        return Checks(definition.name, texts)
+    def of(definition: LakeDefinition, known: ColumnTypes) -> Checks:
+        """Those of a table that has these columns."""
+        defaults = definition.naming.defaults
+        return Checks(
+            definition.name,
+            definition.checks,
+            {name: (kind, defaults.get(name)) for name, kind in known.items()},
+        )
 
     def ask(self, rows: pa.Table, columns: ColumnTypes) -> None:
-        """Raise `CheckFailedError` for the first row that fails one."""
-        for name, (sql, text) in self.texts.items() if rows.num_rows else ():
-            failing = row_mask(rows, f"TRY(({sql}) IS FALSE)", types=columns)
+        """Raise `CheckFailedError` for the first row that fails one. Rows have `columns`; in the others they have
+        the default, or null."""
+        if not (self.texts and rows.num_rows):
+            return
+        own = set(map(fold, columns))
+        lacking = tuple((name, value) for name, value in self.known.items() if fold(name) not in own)
+        for name, text in self.texts.items():
+            failing = row_mask(rows, f"TRY(({_asked(text, lacking)}) IS FALSE)", types=columns)
             if (at := pc.index(failing, True).as_py()) < 0:
                 continue
             row = rows.slice(at, 1).to_pylist()[0]
@@ -57,6 +62,12 @@ class Checks:
                 f"or take the check back, by alter(checks={{{name!r}: None}}).",
                 row,
             )
+
+
+@lru_cache(maxsize=256)
+def _asked(text: str, lacking: tuple[tuple[str, tuple[str, str | None]], ...]) -> str:
+    """The predicate over rows that lack these columns."""
+    return with_values(text, dict(lacking))
 
 
 NO_CHECKS = Checks()

@@ -125,7 +125,7 @@ class WriteSpec:
 
     def checking(self, definition: LakeDefinition, known: ColumnTypes) -> WriteSpec:
         """The same for new rows of a table that has these columns."""
-        return replace(self, checks=Checks.of(definition, known, self.columns)) if definition.checks else self
+        return replace(self, checks=Checks.of(definition, known)) if definition.checks else self
 
     @property
     def told(self) -> ColumnTypes:
