@@ -127,7 +127,7 @@ class Agreement:
     """`columns` are those shown, with their types; `aside` those of them that hold what was set aside; `loose` those
     that are read from types which don't widen to theirs. `refusal` is why reading is refused, where
     `on_conflict="error"` asks for that. `stored` are all columns under their physical names, `beside` those of them
-    that hold what was set aside."""
+    that hold what was set aside; `moved` are the types of columns whose values are another column's by now."""
 
     columns: dict[str, str]
     aside: frozenset[str] = frozenset()
@@ -138,6 +138,7 @@ class Agreement:
     naming: Naming = PLAIN
     stored: Mapping[str, str] = field(default_factory=dict)
     beside: frozenset[str] = frozenset()
+    moved: Mapping[str, str] = field(default_factory=dict)
     _places: Mapping[tuple[str, str], str] = field(default_factory=dict)
     _spelled: Mapping[str, str] = field(default_factory=dict)
     _into: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -436,8 +437,7 @@ class _Union:
                 aside.discard(column.name)
             if folded in self.proper and self._fits(self.columns[target], column.type, widely=True):
                 moved[folded] = column.name, self.columns[target].name
-        for folded in into.keys() - stay:
-            del self.columns[folded]
+        gone = [self.columns.pop(folded) for folded in sorted(into.keys() - stay)]
         told = {conflict.aside for conflict in conflicts}
         for name in sorted(aside - told):  # set aside before its file was written
             column, beside = self.columns[fold(name)], self.columns.get(fold(name.rpartition("~")[0]))
@@ -465,6 +465,7 @@ class _Union:
             naming,
             stored,
             frozenset(aside),
+            {column.name: column.type for column in gone if fold(column.name) in moved},
             places,
             {folded: column.name for folded, column in self.columns.items()},
             moved,

@@ -210,6 +210,9 @@ def maintenance_log(
         for log in state.logs
         if log.name not in already and (fold_all or any(f.path in touched for f in log.files))
     ]
+    # Files that are carried on may have columns whose values are others' by now.
+    had = {column for log in replaced if log.files for column in log.columns}
+    columns.update({column: kind for column, kind in state.agreement.moved.items() if column in had})
     tombstones = _carried_tombstones(replaced, modified)
     for log in replaced:
         tombstones.setdefault(log_key[log.name], t)
