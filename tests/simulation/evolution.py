@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,7 +38,7 @@ VERBS = (
     + ["several", "race", "types", "sort", "check_ids", "partition", "describe"]
     + ["merge"] * 2
     + ["respec", "delete", "update", "merge_into", "overwrite", "restore", "remove", "sweep"]
-    + ["checkpoint", "resolve", "register"]
+    + ["checkpoint", "resolve", "register", "into"]
 )
 BESIDE = ("bigint", "double", "varchar", "boolean")
 Cells = dict[str, Any]
@@ -54,11 +54,25 @@ class State:
     dropped: set[str] = field(default_factory=set)
     defaults: Cells = field(default_factory=dict)
     shown: dict[str, str] = field(default_factory=dict)
+    into: dict[str, str] = field(default_factory=dict)
 
     def copied(self) -> State:
         return State(
-            dict(self.rows), dict(self.wanted), set(self.dropped), dict(self.defaults), dict(self.shown)
+            dict(self.rows),
+            dict(self.wanted),
+            set(self.dropped),
+            dict(self.defaults),
+            dict(self.shown),
+            dict(self.into),
         )
+
+    def together(self, cells: Cells) -> Cells:
+        """The cells of a row, those of columns that became others' in these: the first that isn't null."""
+        found = {column: value for column, value in cells.items() if column not in self.into}
+        for column, target in self.into.items():
+            if column in cells and found.get(target) is None:
+                found[target] = cells[column]
+        return found
 
     def value(self, number: int, column: str) -> Any:
         return self.rows[number][1].get(column, self.defaults.get(column))
@@ -75,13 +89,14 @@ class Known:
     columns: KnownColumns
     names: dict[str, str]
     made: set[str]
+    into: Collection[str] = ()
 
     def column_of(self, name: str) -> str:
         """Where an appender writes a name: a new column takes it, or the next one that no column has in files."""
         if name in self.names:
             return self.names[name]
         folded = {each.lower() for each in self.made}
-        if name.lower() not in folded:
+        if name.lower() not in folded or name in self.into:  # rows that come late are the other column's, too
             return name
         k = 1
         while f"{name.lower()}~{k}" in folded:
@@ -129,7 +144,7 @@ class Program:
         return firn.connect(self.url, writer=writer).table("t")
 
     def made(self, column: str, name: str, kind: str) -> None:
-        if column not in self.state.wanted and column not in self.state.dropped:
+        if column not in self.all_made():
             self.state.wanted[column] = name
         self.kinds.setdefault(column, kind)
 
@@ -159,10 +174,12 @@ class Program:
     # -- appends
 
     def newest(self) -> Known:
-        return Known(self.opened().journal.known(), dict(self.state.shown), self.all_made())
+        return Known(
+            self.opened().journal.known(), dict(self.state.shown), self.all_made(), {*self.state.into}
+        )
 
     def all_made(self) -> set[str]:
-        return {*self.state.wanted, *self.state.dropped}
+        return {*self.state.wanted, *self.state.dropped, *self.state.into}
 
     def append(self) -> None:
         """By the newest definition, as a process that has just looked."""
@@ -249,7 +266,7 @@ class Program:
                 column = known.column_of(name)
                 self.made(column, name, kind_of([each.get(name) for each in rows]))
                 cells[column] = value
-            self.state.rows[cells["id"]] = self.owner, cells
+            self.state.rows[cells["id"]] = self.owner, self.state.together(cells)
 
     def register(self) -> None:
         """A file of somebody else, whose columns are called as they are shown."""
@@ -476,6 +493,23 @@ class Program:
             self.table.resolve(column)
             assert not [c for c in self.table.conflicts() if c.column == column], self.table.conflicts()
 
+    def into(self) -> None:
+        """One column becomes another's, as text, which takes in whatever lands later."""
+        held = self.placing | {"id"} | set(self.order_columns()) | self.state.defaults.keys()
+        held |= {*self.state.into.values()}
+        free = [n for n, p in self.state.shown.items() if p in self.state.wanted and p not in held]
+        if len(free) < 2 or self.beside:
+            return
+        one, other = self.rng.sample(free, 2)
+        self.said((one, other))
+        self.table.resolve(one, into=other, to="VARCHAR")
+        column, target = self.state.shown[one], self.state.shown[other]
+        self.kinds[target] = "VARCHAR"
+        del self.state.wanted[column]
+        self.state.into[column] = target
+        rows = self.state.rows.items()
+        self.state.rows = {i: (owner, self.state.together(cells)) for i, (owner, cells) in rows}
+
     def predicate(self) -> str | None:
         """One that asks for a value, or for null, or for both sides of it."""
         rows = self.full
@@ -569,7 +603,7 @@ class Program:
     def remove(self) -> None:
         """A partition of the present spec: all rows that are shown in it, of files that have its field."""
         fields = [f for f in self.table.definition().partition.fields if f.transform == "identity"]
-        if not fields or self.keyed:
+        if not fields or self.keyed or fields[0].source not in self.full.column_names:
             return
         name, field = fields[0].source, fields[0].name
         values = [value for value in self.full.column(name).to_pylist() if value is not None]
@@ -589,6 +623,7 @@ class Program:
         if self.keyed and self.journal == "writer":
             return
         past = [(v, s) for v, s in self.past if "id" in s.wanted and self.placing <= s.wanted.keys()]
+        past = [(v, s) for v, s in past if s.into == self.state.into]
         usable = [(v, s) for v, s in past if self.journal == "leaderless" or v.count("=") == self.writers]
         if not usable:
             return

@@ -15,6 +15,7 @@ from firn.journal.entries import (
     COMMENT,
     DEFAULT,
     DROP,
+    INTO,
     NAME,
     PARTITION,
     PROPERTY,
@@ -149,6 +150,7 @@ class Planner:
     def _add_columns(self, columns: Mapping[str, str | tuple[str, Any]]) -> None:
         naming = self.snapshot.naming
         taken = {fold(name) for name in (*self.snapshot.stored, *naming.hidden, *naming.stored.values())}
+        taken |= {fold(name) for name in self.snapshot.definition.present(INTO)}  # their values are others'
         taken |= naming.taken | {fold(name) for name in self.snapshot.columns if name not in naming.stored}
         for name, given in columns.items():
             pair = (given, None) if isinstance(given, str) else given
