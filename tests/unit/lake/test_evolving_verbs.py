@@ -89,6 +89,13 @@ def test_a_registered_file_has_its_own_values_and_not_the_default(create: Create
     assert table.scan(where="e = 7").count() == 2
 
 
+def test_a_registered_struct_may_have_its_fields_in_another_order_or_case(create: Create) -> None:
+    table = create(schema={"id": "BIGINT", "s": "STRUCT(a INTEGER, b VARCHAR)"})
+    kind = pa.struct([("B", pa.string()), ("a", pa.int16())])
+    register(table, s=pa.scalar({"B": "x", "a": 1}, kind), id=1)
+    assert rows(table) == [{"id": 1, "s": {"a": 1, "b": "x"}}]
+
+
 @pytest.mark.parametrize("renamed", [False, True])
 def test_a_registered_file_is_cast_to_a_type_that_was_set(create: Create, renamed: bool) -> None:
     table = create(schema={"id": "BIGINT", "e": "DOUBLE"})

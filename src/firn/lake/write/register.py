@@ -69,7 +69,7 @@ def _held(table: str, files: Sequence[ColumnTypes], columns: ColumnTypes) -> dic
             own = spelled.get(fold(name))
             if own is None:
                 continue
-            seen = kind if join(own, kind) == kind else own
+            seen = kind if join(kind, own) == kind else own  # a struct's fields as in the first
             joined = join(held.get(name, seen), seen)
             if joined is None:
                 raise SchemaConflictError(
