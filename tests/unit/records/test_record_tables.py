@@ -140,6 +140,18 @@ def test_a_dropped_table_is_gone_and_another_of_its_name_is_empty(db: Database, 
         old.commit()
 
 
+def test_a_dropped_table_is_not_read_as_empty(db: Database, people: RecordTable) -> None:
+    """Its rows are gone: at a commit that had them, and in a transaction that began before, there are none left."""
+    old = db.begin()
+    assert old.get("people", "ada") is not None
+    db.drop_table("people")
+    db.create_table("people", kind="records").insert("new", {})
+    with pytest.raises(TableNotFoundError, match="was dropped"):
+        old.get("people", "alan")
+    with pytest.raises(TableNotFoundError, match="was dropped"):
+        db.sql(f"SELECT * FROM people AT (VERSION => {old.snapshot})")
+
+
 @pytest.mark.parametrize("kind", ["lake", "keyed"])
 def test_another_kind_may_have_the_name_of_a_dropped_table_and_the_other_way_round(
     db: Database, people: RecordTable, kind: Any

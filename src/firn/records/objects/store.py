@@ -268,6 +268,8 @@ class RecordStore:
 
     def _definition(self, name: str, state: TableState) -> RecordDefinition | None:
         """None: the table was dropped since, or its creator never got to the end."""
+        if self._is_gone(name, state):
+            return None
         with self._mutex:
             known, opened = self._known.get((name, state.since)), self._opened.get(name)
         if known is None:
@@ -280,6 +282,15 @@ class RecordStore:
             with self._mutex:
                 self._known[name, state.since] = known
         return known
+
+    def _is_gone(self, name: str, state: TableState) -> bool:
+        """Whether the end of the log, as it is known, has the table no more: its rows are gone, and would be missing
+        in silence. No request."""
+        head = self.log.known
+        if head is None or state.since > head.number:
+            return False
+        now = head.catalog.get(name)
+        return now is None or now.since != state.since
 
     def _read_definition(self, name: str) -> RecordDefinition | None:
         return read_definition(self.bucket, key_below(self.prefix, name), clock=self.clock)
