@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from inspect import signature
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -213,22 +213,23 @@ class Changes:
                 f"the statement {shown(said)}: {table.name} has no {call.verb} here; it has {', '.join(there)}."
             )
         verb = verbs[call.verb]
-        try:
-            signature(verb).bind(**call.arguments)
-        except TypeError:
-            known = signature(verb).parameters.values()
-            needed = [one.name for one in known if one.default is one.empty]
-            raise InvalidInputError(
-                f"the statement {shown(said)}: {call.verb} takes {', '.join(one.name for one in known) or 'nothing'}"
-                f"{f', and needs {needed[0]}' if needed else ''}."
-            ) from None
-        try:
-            done = verb(**call.arguments)
-        except TypeError as error:
-            raise InvalidInputError(f"the statement {shown(said)}: {error}.") from None
+        _check_arguments(verb, call, said)
+        done = verb(**call.arguments)
         told = {name: getattr(done, name, None) for name in ("version", "files_added", "files_removed")}
         told["rows_inserted"] = getattr(done, "rows", None) if call.verb == "copy" else None
         return Outcome(call.verb, **{name: value for name, value in told.items() if not callable(value)})
+
+
+def _check_arguments(verb: Callable[..., Any], call: CallStatement, said: str) -> None:
+    """Refuse names that a verb doesn't take, and calls without one that it needs."""
+    takes = signature(verb).parameters
+    unknown = [name for name in call.arguments if name not in takes]
+    missing = [n for n, p in takes.items() if p.default is Parameter.empty and n not in call.arguments]
+    if unknown or missing:
+        wrong = f"takes no {unknown[0]}" if unknown else f"needs {missing[0]} => …"
+        raise InvalidInputError(
+            f"the statement {shown(said)}: {call.verb} {wrong}. It takes {', '.join(takes) or 'the table alone'}."
+        )
 
 
 CALLS = (

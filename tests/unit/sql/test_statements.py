@@ -259,8 +259,14 @@ def test_verbs_are_called(db: firn.Database) -> None:
     assert done is not None and (done.op, done.files_removed, done.files_added) == ("merge", 3, 1)
     with pytest.raises(InvalidInputError, match="there are merge, sweep"):
         db.sql("CALL drop_everything(t)")
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, match="merge takes no nope. It takes target_size, partitions"):
         db.sql("CALL merge(t, nope => 1)")
+    with pytest.raises(InvalidInputError, match="takes no self"):
+        db.sql("CALL merge(t, self => 1)")
+    with pytest.raises(InvalidInputError, match="restore needs at => …. It takes at, dry_run"):
+        db.sql("CALL restore(t, Dry_Run => true)")
+    with pytest.raises(InvalidInputError, match=r"isn't a literal: [^(]*$"):
+        db.sql("CALL merge(t, target_size => (SELECT 1))")
     db.sql("CREATE TABLE people WITH (kind = 'records')")
     db.sql("INSERT INTO people VALUES ('ann', '{}')")
     copied = db.sql("CALL copy(people, target => 'history', changes => true)").outcome
@@ -723,9 +729,9 @@ def test_calls_that_cant_be_say_what_can() -> None:
     db.sql("CREATE TABLE t (n BIGINT)")
     db.sql("CREATE TABLE r (n BIGINT) WITH (kind = 'records')")
     for text, message in (
-        ("sweep(t, dry => true)", "sweep takes older_than, orphans, dry_run[.]"),
-        ("restore(t)", "restore takes at, dry_run, and needs at[.]"),
-        ("copy(r)", "copy takes target, changes, at, and needs target[.]"),
+        ("sweep(t, dry => true)", "It takes older_than, orphans, dry_run[.]"),
+        ("restore(t)", "restore needs at => "),
+        ("copy(r)", "copy needs target => "),
         ("compact(r)", "r has no compact here; it has sweep, copy[.]"),
         ("compact(t)", "forget_files[.]"),
     ):

@@ -173,7 +173,7 @@ def _call(r: WordReader, _: str) -> Statement:
     table = r.string() if r.peek()[:1] == "'" else r.table()
     arguments: dict[str, Any] = {}
     while r.take(","):
-        name = r.name()
+        name = fold(r.name())
         if not (r.take("=>") or r.take(":=")):
             raise r.error("name => value should stand here")
         if name in arguments:

@@ -47,7 +47,9 @@ def value_of(text: str, r: WordReader) -> Any:
             continue
     with suppress(InvalidInputError, UnsupportedError):
         return constant(text, "value")
-    raise r.error(f"{text!r} isn't a literal: a number, a text in single quotes, true or false")
+    raise InvalidInputError(
+        f"the statement {shown(r.text)}: {shown(text)} isn't a literal: a number, a text in single quotes, true or false."
+    )
 
 
 def _truncate(r: WordReader, _: str) -> Statement:
