@@ -42,7 +42,7 @@ def row_changes(target: Target, merge: Merge, key: Sequence[str]) -> Iterator[Ro
     """
     if merge.source is not None:
         merge = replace(merge, source=target.source_on_duckdb(merge.source))
-    clauses = [_named(target, merge, placed(target, clause)) for clause in merge.clauses]
+    clauses = [_named(target, merge, placed(target, clause), key) for clause in merge.clauses]
     query = target.query(_text(target, merge, clauses, key))
     seen: set[tuple[Any, ...]] = set()
     for batch in query.batches():
@@ -83,8 +83,9 @@ def _number(at: int) -> str:
     return ("first", "second", "third")[at] if at < 3 else f"{at + 1}th"
 
 
-def _named(target: Target, merge: Merge, clause: MergeClause) -> MergeClause:
-    """The clause with its values by the target's names of columns; `*` is those that the source has, too."""
+def _named(target: Target, merge: Merge, clause: MergeClause, key: Sequence[str]) -> MergeClause:
+    """The clause with its values by the target's names of columns; `*` is those that the source has, too. A row keeps
+    its key: `UPDATE SET *` sets the others."""
     if clause.action not in ("update", "insert"):
         return clause
     if clause.values is None:
@@ -98,6 +99,8 @@ def _named(target: Target, merge: Merge, clause: MergeClause) -> MergeClause:
             )
         alias = quoted(merge.source_alias)
         values = {target.column(name): f"{alias}.{quoted(source[fold(name)])}" for name in names}
+        if clause.action == "update":
+            values = {name: text for name, text in values.items() if name not in key}
     else:
         values = {target.column(name): text for name, text in clause.values.items()}
     return MergeClause(clause.when, clause.action, clause.condition, values)

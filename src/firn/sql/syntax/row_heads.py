@@ -48,7 +48,8 @@ def value_of(text: str, r: WordReader) -> Any:
     with suppress(InvalidInputError, UnsupportedError):
         return constant(text, "value")
     raise InvalidInputError(
-        f"the statement {shown(r.text)}: {shown(text)} isn't a literal: a number, a text in single quotes, true or false."
+        f"the statement {shown(r.text)}: {shown(text)} isn't a literal: a number, a text in single quotes, true or "
+        "false."
     )
 
 
