@@ -106,6 +106,28 @@ def columns_of(schema: pa.Schema) -> dict[str, str]:
     return found
 
 
+def all_columns_of(schema: pa.Schema) -> dict[str, str]:
+    """As `columns_of`, with what has no type yet: DuckDB calls it `"NULL"`, and fits it to what it is used with.
+
+    >>> all_columns_of(pa.schema([("n", pa.int64()), ("a", pa.null()), ("b", pa.list_(pa.null()))]))
+    {'n': 'BIGINT', 'a': '"NULL"', 'b': '"NULL"[]'}
+    """
+    columns_of(schema)
+    return {field.name: _whole_name(field.type) for field in schema}
+
+
+def _whole_name(kind: pa.DataType) -> str:
+    """The name of an Arrow type, `"NULL"` for parts that have none yet."""
+    if pt.is_struct(kind):
+        return f"STRUCT({', '.join(f'{quoted(field.name)} {_whole_name(field.type)}' for field in kind)})"
+    if is_list(kind):
+        size = kind.list_size if pt.is_fixed_size_list(kind) else ""
+        return f"{_whole_name(kind.value_type)}[{size}]"
+    if pt.is_map(kind):
+        return f"MAP({_whole_name(kind.key_type)}, {_whole_name(kind.item_type)})"
+    return duckdb_name(kind) or '"NULL"'
+
+
 def arrow_schema(columns: ColumnTypes) -> pa.Schema:
     """The Arrow schema of a table's columns, all nullable. `UnsupportedError` names the column at fault."""
     return _arrow_schema(tuple(columns.items()))

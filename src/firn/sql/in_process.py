@@ -17,7 +17,7 @@ import duckdb
 import pyarrow as pa
 
 from firn.arrow.inputs import InputRows
-from firn.arrow.types import arrow_schema, arrow_type, columns_of, conform
+from firn.arrow.types import all_columns_of, arrow_schema, arrow_type, conform
 from firn.concurrency.at_exit import unclosed
 from firn.concurrency.forked import keep_alive
 from firn.deferred import DeferredModule
@@ -221,7 +221,7 @@ class DuckQuery:
                 for name, read in reads.items():
                     duck.execute(f"CREATE TEMP VIEW {quoted(name)} AS {empty_relation(read.known).sql}")
                 for name, rows in self._given.items():
-                    empty = empty_relation(columns_of(rows.schema))
+                    empty = empty_relation(all_columns_of(rows.schema))
                     duck.execute(f"CREATE TEMP VIEW {quoted(name)} AS {empty.sql}")
                 relation = duck.sql(self.text, params=self._parameters)
                 found = list(zip(relation.columns, relation.types, strict=True))

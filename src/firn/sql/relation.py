@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from firn.arrow.types import arrow_schema, columns_of, conform
+from firn.arrow.types import all_columns_of, arrow_schema, conform
 from firn.bucket.base import Bucket
 from firn.errors import ObjectNotFoundError
 from firn.journal.model import ColumnTypes, DataFile
@@ -124,7 +124,7 @@ def empty_relation(columns: ColumnTypes) -> Relation:
 
 def given_relation(rows: pa.Table, name: str) -> Relation:
     """Rows that the caller gave, in the types that Firn gives them."""
-    columns = columns_of(rows.schema)
+    columns = all_columns_of(rows.schema)
     stream = Stream(arrow_schema(columns), lambda: iter([conform(rows, columns)]), [])
     return Relation(f"SELECT {_casts(columns)} FROM {quoted(name)}", {name: stream})
 

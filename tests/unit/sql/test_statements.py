@@ -110,6 +110,17 @@ def test_a_merge_takes_a_query_and_all_columns(kind: str) -> None:
     assert sql.rows() == [(1, "a", 1), (2, "b", 12), (5, "e", 5)]
 
 
+def test_given_rows_have_their_columns_of_nulls(sql: Sql) -> None:
+    """Of nothing but null, so that they have no type of their own."""
+    sql("INSERT INTO t VALUES (1, 'a', 1)")
+    known: dict[str, Any] = {"_id": "1"} if sql.kind == "records" else {"id": 1}
+    given = {"s": [{**known, "city": None, "n": None}]}
+    sql("UPDATE t SET n = s.n FROM s WHERE t.id = s.id", tables=given)
+    assert sql.rows() == [(1, "a", None)]
+    sql("MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET city = s.city", tables=given)
+    assert sql.rows() == [(1, None, None)]
+
+
 def test_delete_using_and_update_from(sql: Sql) -> None:
     sql("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3)")
     given = {"s": [{"m": 2}, {"m": 2}, {"m": 3}]}
