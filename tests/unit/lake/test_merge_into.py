@@ -453,6 +453,26 @@ def test_a_condition_of_the_key_alone_is_an_upsert(on: str, op: str) -> None:
     assert table.history()[-1].op == op
 
 
+def test_an_upsert_takes_columns_in_another_case() -> None:
+    table = firn.connect("memory://").create_table("t", schema={"id": "BIGINT", "n": "BIGINT"}, key=["id"])
+    given = [{"N": 1, "ID": 1, "more": 2}]
+    table.merge_into(given, on="t.id = s.id", when_matched="update", when_not_matched="insert")
+    assert table.history()[-1].op == "append"
+    assert table.scan().to_arrow().to_pylist() == [{"id": 1, "n": 1, "more": 2}]
+
+
+@pytest.mark.parametrize("key", [None, ["id"]])
+@pytest.mark.parametrize("name", ["~source row", "~Row", "~clause"])
+def test_columns_that_are_called_as_a_merges_own_are_refused(name: str, key: list[str] | None) -> None:
+    table = firn.connect("memory://").create_table("t", schema={"id": "BIGINT", name: "BIGINT"}, key=key)
+    if key is None:
+        with pytest.raises(UnsupportedError, match="rename it"):
+            table.update("true", {name: "2"})
+    for on in ("t.id = s.id", "t.id + 0 = s.id"):
+        with pytest.raises(UnsupportedError, match="rename it"):
+            table.merge_into([{"id": 1, name: 2}], on=on, when_matched="update", when_not_matched="insert")
+
+
 @pytest.mark.parametrize(
     ("on", "condition", "columns"),
     [

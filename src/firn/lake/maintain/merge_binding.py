@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from firn.arrow.types import arrow_schema
-from firn.errors import InvalidInputError
+from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes, Snapshot
 from firn.journal.typenames import quoted
 from firn.lake.context import LakeContext
-from firn.lake.maintain.matching import Matching, numbered
+from firn.lake.maintain.matching import CLAUSE, ROW, Matching, numbered
 from firn.lake.maintain.merge_clauses import MergeClause
-from firn.lake.maintain.merge_source import MergeSource, SourceInMemory
+from firn.lake.maintain.merge_source import SOURCE_ROW, MergeSource, SourceInMemory
 from firn.names import fold
 from firn.predicate.select import check_expression
 
@@ -28,6 +28,15 @@ def equal_condition(names: Sequence[str], target: str, source: str) -> str:
 def settable(snapshot: Snapshot) -> ColumnTypes:
     """The columns that clauses set: those of values that were set aside end with their last file."""
     return {name: kind for name, kind in snapshot.columns.items() if name not in snapshot.aside}
+
+
+def refuse_own_names(table: LakeContext, columns: Iterable[str]) -> None:
+    """Refuse columns, of the table or the source, that are called as those by which a merge counts rows."""
+    if taken := [name for name in columns if fold(name) in (ROW, CLAUSE, SOURCE_ROW)]:
+        raise UnsupportedError(
+            f"{table.name}: a merge and an update call columns of their own {taken[0]!r}, as a column here is called: "
+            "rename it, in the source or by alter(rename=…)."
+        )
 
 
 def named_clause(

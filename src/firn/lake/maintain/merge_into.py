@@ -35,7 +35,13 @@ from firn.lake.maintain.matching import (
     match_task,
     numbered,
 )
-from firn.lake.maintain.merge_binding import check_bound, equal_condition, named_clause, settable
+from firn.lake.maintain.merge_binding import (
+    check_bound,
+    equal_condition,
+    named_clause,
+    refuse_own_names,
+    settable,
+)
 from firn.lake.maintain.merge_clauses import MergeClause
 from firn.lake.maintain.merge_source import (
     SOURCE_ROW,
@@ -97,6 +103,7 @@ def merge_into(
             raise InvalidInputError(
                 f"{table.name} has no columns yet: give it rows by append, or a schema when it is created."
             )
+        refuse_own_names(table, [*columns, *(rows.types if rows is not None else ())])
         named = [named_clause(table, settable(snapshot), rows, clause, source_name) for clause in clauses]
         checks = Checks.of(table.definition, columns)
         matching = Matching(target, source_name, condition, named, rows, columns, checks)
@@ -338,12 +345,14 @@ def _upserted(table: LakeContext, keys: KeySpec, source: Source, source_name: st
         snapshot = table.journal.snapshot()
         data = lazily(source(snapshot))
         rows = staging.keep(data)
+        refuse_own_names(table, rows.types)
         named_clause(table, settable(snapshot), rows, MergeClause("not matched", "insert"), source_name)
         parts = {fold(part) for part in keys.key}
         key = [name for name in rows.types if fold(name) in parts]
         _refuse_repeated(table, rows.read(key), keys.key, "the source")
         staging.check_age()
-        done = append(table, source_data(table, rows, on_spark=table.engines.is_dataframe(data)))
+        on_spark = table.engines.is_dataframe(data)
+        done = append(table, source_data(table, rows, [*keys.key, *snapshot.columns], on_spark=on_spark))
     return replace(
         ChangeResult("merge_into", done.version, None, None, 0),
         files_added=done.files,

@@ -238,17 +238,29 @@ def staging_spec(namer: Namer, types: ColumnTypes) -> WriteSpec:
     return WriteSpec(namer, types, PartitionSpec(()), stats_columns=0)
 
 
-def source_data(table: LakeContext, source: SourceInMemory | StagedSource, *, on_spark: bool) -> Any:
-    """The rows as `append` takes them; `on_spark`: as a DataFrame, for Spark's tasks."""
+def source_data(
+    table: LakeContext,
+    source: SourceInMemory | StagedSource,
+    known: Collection[str],
+    *,
+    on_spark: bool,
+) -> Any:
+    """The rows as `append` takes them, their columns spelled as those of `known`; `on_spark`: as a DataFrame, for
+    Spark's tasks."""
+    spelled = {fold(name): name for name in known}
+    types = {spelled.get(fold(name), name): kind for name, kind in source.types.items()}
     if on_spark and isinstance(source, StagedSource):
         from firn.journal.model import Snapshot
         from firn.lake.definition.definition import LakeDefinition
 
-        plain = LakeDefinition(table.name)
-        rows = replace(table, created=plain, defined=plain)
+        rows = replace(table, created=LakeDefinition(table.name))
         at = Snapshot("", 0, source.types, tuple(source.files))
-        return table.engines.to_spark(rows, columns=None, where=None, at=at)
-    return InputRows(arrow_schema(source.types), source.batches, True, None, None, source.types)
+        return table.engines.to_spark(rows, columns=None, where=None, at=at).toDF(*types)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        return (batch.rename_columns([*types]) for batch in source.batches())
+
+    return InputRows(arrow_schema(types), batches, True, None, None, types)
 
 
 def lazily(data: Any) -> Any:
