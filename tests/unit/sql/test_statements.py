@@ -135,6 +135,18 @@ def test_delete_using_and_update_from(sql: Sql) -> None:
 
 
 @pytest.mark.parametrize("kind", ["keyed", "records"])
+def test_on_conflict_takes_any_name_of_a_column(kind: str) -> None:
+    db = firn.connect("memory://")
+    key, id = ("_id", "'1'") if kind == "records" else ("id", "1")
+    columns = "_id VARCHAR" if kind == "records" else "id BIGINT PRIMARY KEY"
+    db.sql(f'CREATE TABLE t ({columns}, "q""t" BIGINT, "a\'b" BIGINT, "a.b" BIGINT) WITH (kind = \'{kind}\')')
+    for n in (1, 2):
+        db.sql(f"INSERT INTO t VALUES ({id}, {n}, {n}, {n}) ON CONFLICT ({key}) DO UPDATE", fence=True)
+    db.sql('UPDATE t SET "a.b" = 3', fence=True)
+    assert [tuple(row.values())[1:] for row in db.sql("FROM t")] == [(2, 2, 3)]
+
+
+@pytest.mark.parametrize("kind", ["keyed", "records"])
 def test_on_conflict(kind: str) -> None:
     sql = Sql(kind)
     sql("INSERT INTO t VALUES (1, 'a', 1)")

@@ -34,8 +34,8 @@ def refuse_own_names(table: LakeContext, columns: Iterable[str]) -> None:
     """Refuse columns, of the table or the source, that are called as those by which a merge counts rows."""
     if taken := [name for name in columns if fold(name) in (ROW, CLAUSE, SOURCE_ROW)]:
         raise UnsupportedError(
-            f"{table.name}: a merge and an update call columns of their own {taken[0]!r}, as a column here is called: "
-            "rename it, in the source or by alter(rename=…)."
+            f"{table.name}: a merge and an update call columns of their own {taken[0]!r}, as a column here is "
+            "called: rename it, in the source or by alter(rename=…)."
         )
 
 

@@ -10,6 +10,7 @@ import orjson
 
 from firn.arrow.pyvalues import python_rows
 from firn.errors import CardinalityError, InvalidInputError, UnsupportedError
+from firn.journal.typenames import quoted
 from firn.keyed.maintain.alter import definition_now
 from firn.keyed.table import KeyedTable
 from firn.keyed.write.batch import WriteBatch
@@ -131,9 +132,9 @@ def merge_of(target: Target, rows: SourceRows, statement: Insert, key: tuple[str
     if statement.conflict == "update":
         values = statement.assignments
         if values is None:
-            values = {name: f'{EXCLUDED}."{name}"' for name in rows.columns if name not in key}
+            values = {name: f"{EXCLUDED}.{quoted(name)}" for name in rows.columns if name not in key}
         matched = MergeClause("matched", "update", statement.conflict_where, values)
-    inserted = {name: f'{EXCLUDED}."{name}"' for name in rows.columns}
+    inserted = {name: f"{EXCLUDED}.{quoted(name)}" for name in rows.columns}
     clauses = (matched, MergeClause("not matched", "insert", None, inserted))
     source, name = target.rows_on_duckdb(rows), target.table.name
     return Merge("merge_into", name, name, source, EXCLUDED, "", clauses, key)

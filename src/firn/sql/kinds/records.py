@@ -169,7 +169,7 @@ def _applied(
     updated = {
         id: _document(target, id, dict(values), whole=True)[1]
         if _is_whole(target, values)
-        else _changed(dict(there[id].document), values)
+        else _changed(target, dict(there[id].document), values)
         for id, values in updates.items()
         if id in there
     }
@@ -183,7 +183,9 @@ def _applied(
                     f"the statement {shown(target.said)}: each row needs an {ID}, its id."
                 )
             whole = _is_whole(target, fields)
-            _, document = _document(target, str(id), fields if whole else _changed({}, fields), whole=whole)
+            _, document = _document(
+                target, str(id), fields if whole else _changed(target, {}, fields), whole=whole
+            )
             if str(id) in inserted and not keeps_first(merge):
                 raise CardinalityError(
                     f"the statement {shown(target.said)}: several rows of the source have the id {id!r}."
@@ -199,11 +201,12 @@ def _applied(
     return Outcome(merge.op, None, len(inserted), len(updated), len(gone))
 
 
-def _changed(document: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """A document with fields set; null takes a field out. A dotted path reaches into it."""
+def _changed(target: Target, document: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """A document with fields set; null takes a field out. A dotted path reaches into it; a declared column is a field
+    of its own, whatever its name."""
     for name, value in values.items():
         inner = document
-        *path, last = [name] if name in document else name.split(".")
+        *path, last = [name] if target.closed or name in document else name.split(".")
         for part in path:
             step = inner.get(part)
             inner[part] = inner = dict(step) if isinstance(step, Mapping) else {}
@@ -238,7 +241,7 @@ def _document(
                 for name, value in row.items()
                 if name != ID and value is not None and _text(value_at(found, name)) != _text(value)
             }
-            found = _changed(found, others)
+            found = _changed(target, found, others)
         return id, found
     except orjson.JSONDecodeError as error:
         raise InvalidInputError(
