@@ -128,6 +128,7 @@ def test_a_schema_is_columns_or_a_json_schema():
     assert schema_of(None) == (None, None)
     assert schema_of(pa.schema([("n", pa.int64())])) == ({"n": "BIGINT"}, None)
     assert schema_of({"n": "int"}) == ({"n": "INTEGER"}, None)
+    assert schema_of({"$1": "int", "type": "date"}) == ({"$1": "INTEGER", "type": "DATE"}, None)
     for schema in ({"type": "object"}, {"properties": {"type": {}}}, {"$schema": "x"}, {"required": ["a"]}):
         assert schema_of(schema) == (None, schema)
     with pytest.raises(firn.InvalidInputError):

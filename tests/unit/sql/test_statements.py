@@ -142,8 +142,17 @@ def test_on_conflict_takes_any_name_of_a_column(kind: str) -> None:
     db.sql(f'CREATE TABLE t ({columns}, "q""t" BIGINT, "a\'b" BIGINT, "a.b" BIGINT) WITH (kind = \'{kind}\')')
     for n in (1, 2):
         db.sql(f"INSERT INTO t VALUES ({id}, {n}, {n}, {n}) ON CONFLICT ({key}) DO UPDATE", fence=True)
+        db.sql(f"INSERT INTO t VALUES ({id}, 9, 9, 9) ON CONFLICT DO NOTHING", fence=True)
     db.sql('UPDATE t SET "a.b" = 3', fence=True)
     assert [tuple(row.values())[1:] for row in db.sql("FROM t")] == [(2, 2, 3)]
+
+
+def test_columns_of_record_tables_are_no_json_schema() -> None:
+    db = firn.connect("memory://")
+    db.sql("CREATE TABLE t (\"$1\" BIGINT) WITH (kind = 'records')")
+    assert list(db.sql("FROM t").columns) == ["_id", "$1"]
+    with pytest.raises(InvalidInputError, match="rename it"):
+        db.sql("CREATE TABLE u (n BIGINT, \"$ref\" VARCHAR) WITH (kind = 'records')")
 
 
 @pytest.mark.parametrize("kind", ["keyed", "records"])

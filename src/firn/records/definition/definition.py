@@ -254,9 +254,19 @@ def is_json_schema(given: Mapping[str, Any]) -> bool:
     """Whether a dict is a JSON schema, and not columns with their types."""
     return (
         given.get("type") == "object"
-        or any(isinstance(key, str) and key.startswith("$") for key in given)
+        or not _KEYWORDS.isdisjoint(given)
         or any(not isinstance(value, str) for value in given.values())
     )
+
+
+_KEYWORDS = frozenset(
+    f"${word}"
+    for word in (
+        *("schema", "id", "ref", "defs", "comment", "anchor", "vocabulary"),
+        *("dynamicRef", "dynamicAnchor", "recursiveRef", "recursiveAnchor"),
+    )
+)
+"""Keywords of a JSON schema that no column is called like. Any other name with `$` may be a column's."""
 
 
 def read_definition(bucket: Bucket, prefix: str, *, clock: Clock | None = None) -> RecordDefinition | None:

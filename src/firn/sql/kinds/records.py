@@ -10,7 +10,7 @@ import orjson
 
 from firn.errors import CardinalityError, InvalidInputError, UnsupportedError
 from firn.predicate.select import shown
-from firn.records.definition.definition import Index
+from firn.records.definition.definition import Index, is_json_schema
 from firn.records.documents.documents import ID, Documents
 from firn.records.documents.predicates import value_at
 from firn.records.load.rows import load_rows
@@ -53,6 +53,11 @@ class RecordsInSql(SqlKind):
                 f"{statement.table}: the key of a record table is {ID}, which every row has."
             )
         schema = {name: kind for name, kind in statement.columns.items() if name != ID}
+        if is_json_schema(schema):
+            raise InvalidInputError(
+                f"{statement.table}: its columns {', '.join(schema)} would be taken for a JSON schema, as one is "
+                "called as a word of these: rename it."
+            )
         given = dict(options)
         if isinstance(given.get("indices"), str):
             given["indices"] = [_index(text) for text in given["indices"].split(",")]
