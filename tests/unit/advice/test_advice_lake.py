@@ -478,3 +478,11 @@ def test_a_text_that_its_column_cant_hold_is_let_in(db: firn.Database) -> None:
     db.sql("ALTER TABLE t ALTER COLUMN id TYPE VARCHAR")
     table.append([{"id": "x"}])
     assert table.scan().count() == 1
+
+
+def test_a_column_that_is_called_as_a_merges_own_is_renamed(db):
+    table = db.create_table("flights", schema={"origin": "VARCHAR", "~row": "BIGINT"})
+    with advises("called: rename it, in the source or by alter(rename=…).", names="'~row'"):
+        table.update("true", {"~row": "1"})
+    table.alter(rename={"~row": "number"})
+    assert table.update("true", {"number": "1"}).rows_updated == 0
