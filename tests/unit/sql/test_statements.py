@@ -574,10 +574,12 @@ def test_constraints_that_cannot_be(columns: str, says: str) -> None:
         firn.connect("memory://").sql(f"CREATE TABLE t ({columns})")
 
 
-@pytest.mark.parametrize("value", ["?", "$size", "'2' || 'MB'", "concat('2', 'MB')"])
+@pytest.mark.parametrize(
+    "value", ["?", "$size", "'2' || 'MB'", "concat('2', 'MB')", "concat($two, 'MB')", "$$2MB$$"]
+)
 def test_values_of_options_can_be_expressions(value: str) -> None:
     db = firn.connect("memory://")
-    given = {"?": ["2MB"], "$size": {"size": "2MB"}}.get(value)
+    given = {"?": ["2MB"], "$size": {"size": "2MB"}, "concat($two, 'MB')": {"two": "2"}}.get(value)
     db.sql(f"CREATE TABLE t (n BIGINT) WITH (target_size = {value})", given)
     db.sql("CREATE TABLE u (n BIGINT)")
     db.sql(f"ALTER TABLE u SET (target_size = {value})", given)

@@ -10,7 +10,7 @@ from firn.journal.typenames import quoted
 from firn.lake.maintain.merge_clauses import MergeClause, When
 from firn.names import fold
 from firn.predicate.select import shown
-from firn.predicate.words import WordReader
+from firn.predicate.words import WordReader, words
 from firn.sql.syntax.statements import CopyFrom, CopyTo, Insert, Merge, Statement, Truncate
 from firn.sql.syntax.time_travel import clause_end, constant
 
@@ -30,10 +30,10 @@ QUERY_WORDS = (
 
 
 def value_of(text: str, r: WordReader) -> Any:
-    """The value of an expression over nothing; None for a parameter, whose value isn't there yet."""
-    word = WordReader(text)
-    if word.peek()[:1] in ("?", "$"):
+    """The value of an expression over nothing; None for one with a parameter, whose value isn't there yet."""
+    if any(one.text in ("?", "$") for one in words(text)):
         return None
+    word = WordReader(text)
     if word.peek()[:1] == "'":
         value: Any = word.string()
         if word.ended:
