@@ -208,9 +208,8 @@ class Changes:
         if (copy := getattr(self._tables, "copy", None)) is not None:
             verbs["copy"] = partial(copy, table.name)
         if call.verb not in verbs:
-            there = [name for name in verbs if name != "copy" or table.kind == "records"]
             raise UnsupportedError(
-                f"the statement {shown(said)}: {table.name} has no {call.verb} here; it has {', '.join(there)}."
+                f"the statement {shown(said)}: {table.name} has no {call.verb} here; it has {', '.join(verbs)}."
             )
         verb = verbs[call.verb]
         _check_arguments(verb, call, said)
