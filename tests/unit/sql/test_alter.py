@@ -306,7 +306,11 @@ def test_the_statement_that_is_shown_makes_the_table_again(db: firn.Database) ->
         ("a INT, b INT DEFAULT 5", "CREATE TABLE has no DEFAULT.", "ALTER TABLE t ADD COLUMN b INT DEFAULT 5"),
         ("a INT, b INT CHECK (b > 1)", "CREATE TABLE has no CHECK.", "ALTER TABLE t ADD CONSTRAINT c CHECK (a > 1)"),
         ("a INT, CONSTRAINT k CHECK (a > 1)", "has no CHECK", "ALTER TABLE t ADD CONSTRAINT c CHECK (a > 1)"),
-        ("a INT NOT NULL", "NOT NULL of 'a': nobody would enforce it", "ALTER TABLE t ADD CONSTRAINT a_there CHECK (a IS NOT NULL)"),
+        (
+            "a INT NOT NULL",
+            "NOT NULL of 'a': nobody would enforce it",
+            "ALTER TABLE t ADD CONSTRAINT a_there CHECK (a IS NOT NULL)",
+        ),
         ("a INT COMMENT 'x'", "CREATE TABLE has no COMMENT.", "COMMENT ON COLUMN t.a IS 'x'"),
         ("a INT) COMMENT 'x' WITH (codec = 'zstd'", "CREATE TABLE has no COMMENT.", "COMMENT ON TABLE t IS 'x'"),
     ],
