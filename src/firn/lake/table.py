@@ -299,7 +299,8 @@ class LakeTable:
 
         The files stay where they are, and sweep never deletes them, even after a merge or rewrite has replaced
         them: Firn deletes only what it wrote (`SweepReport.kept_foreign` names them). Each must lie within one
-        partition.
+        partition. Their columns are called as the table's are now. The table's checks aren't asked: `firn fsck
+        --checks` asks them.
 
         Raises:
             InvalidInputError: a path lies elsewhere, or a file has columns or values that the table can't hold;
