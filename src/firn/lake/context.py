@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, NamedTuple
 
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError
+from firn.journal.entries import Entries
 from firn.journal.model import ColumnTypes, DataFile, KnownColumns, LakeJournal, Places, Snapshot
 from firn.journal.naming import PLAIN, Naming
 from firn.kinds import Kind
@@ -20,6 +21,15 @@ from firn.lake.partition.partition import PartitionSpec, Place
 from firn.lake.results import Partition
 from firn.names import fold
 from firn.runner import Engines
+
+
+class _Made(NamedTuple):
+    """A definition, and what it was made of."""
+
+    created: LakeDefinition
+    definition: Entries
+    naming: Naming | None
+    altered: LakeDefinition
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,17 +45,26 @@ class LakeContext:
     journal: LakeJournal
     engines: Engines
     defined: LakeDefinition | None = None
+    _made: dict[bool, _Made] = field(default_factory=dict, repr=False)
 
     def at(self, seen: Snapshot | KnownColumns) -> LakeContext:
         """The table as it is in a snapshot, or as an appender knows it: by that definition, and under these names."""
-        return replace(self, defined=self.created.altered(seen.definition, seen.naming))
+        return replace(self, defined=self._altered(seen.definition, seen.naming))
 
     @property
     def definition(self) -> LakeDefinition:
         """The definition, with what was changed since the table's creation as far as this process has read."""
         if self.defined is not None:
             return self.defined
-        return self.created.altered(self.journal.definition)
+        return self._altered(self.journal.definition, None)
+
+    def _altered(self, definition: Entries, naming: Naming | None) -> LakeDefinition:
+        """As `LakeDefinition.altered`, which each append asks for several times: the last ones are kept."""
+        last = self._made.get(naming is None)
+        if last is None or last.created is not self.created or last[1:3] != (definition, naming):
+            altered = self.created.altered(definition, naming)
+            last = self._made[naming is None] = _Made(self.created, definition, naming, altered)
+        return last.altered
 
     @property
     def name(self) -> str:

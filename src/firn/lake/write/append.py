@@ -83,8 +83,9 @@ def write(
     rows = to_reader(data, known=known.columns)
     if query is not None:
         rows = _transformed(rows, query, known.columns)
-    incoming = _incoming(table.at(known), known.columns, rows)
-    seen, columns = agreed_columns(table.at(known), known, incoming, began, rows.schema.names)
+    seen = table.at(known)
+    incoming = _incoming(seen, known.columns, rows)
+    seen, columns = agreed_columns(seen, known, incoming, began, rows.schema.names)
     spec = WriteSpec.of(seen, columns, namer, aside=aside, texts=_texts(rows, incoming))
     spec = spec.checking(seen.definition, {**known.columns, **columns})
     try:
