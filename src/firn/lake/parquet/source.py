@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from firn.bucket.base import Bucket
 from firn.deferred import DeferredModule
-from firn.journal.agreement import ColumnEntries
+from firn.journal.column_entries import ColumnEntries
 from firn.journal.model import DataFile
 from firn.lake.parquet.footer import check_footer, corrupt, data_file, decoding, read_footer
 from firn.lake.parquet.schema import leaf_count

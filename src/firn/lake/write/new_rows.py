@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from firn.journal.agreement import NULLS, ColumnEntries, Rules, Source, agree
+from firn.journal.agreement import Rules, Source, agree
+from firn.journal.column_entries import NULLS, ColumnEntries
 from firn.journal.model import DataFile, Snapshot
 from firn.lake.context import Written
 
