@@ -1,8 +1,26 @@
-"""What `alter` and `resolve` return, for every kind of table."""
+"""What `alter` is asked, as far as kinds of table have it in common, and what it and `resolve` return."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+RESERVED = "_firn_"
+"""The beginning of names that are Firn's."""
+
+
+@dataclass(frozen=True)
+class ColumnAlteration:
+    """The changes of columns, comments and properties that one `alter` asks for, by its arguments."""
+
+    rename: Mapping[str, str] = field(default_factory=dict)
+    drop: Sequence[str] = ()
+    add: Mapping[str, str | tuple[str, Any]] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
+    comments: Mapping[str, str | None] = field(default_factory=dict)
+    comment: str | None = None
+    properties: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from firn.alter import RESERVED, ColumnAlteration
 from firn.arrow.defaults import default_text
 from firn.arrow.inputs import declared_columns
 from firn.errors import InvalidInputError
@@ -31,23 +32,12 @@ from firn.names import fold
 FIXED = ("pointer_url",)
 """Says where the pointer is, and so can't be told by what the pointer names."""
 
-RESERVED = "_firn_"
-"""The beginning of names that are Firn's."""
-
 INSTEAD = "Add another column, or load the rows into a table that is as you want it"
 
 
 @dataclass(frozen=True)
-class Alteration:
+class Alteration(ColumnAlteration):
     """The arguments of one `alter`; see `KeyedTable.alter`."""
-
-    rename: Mapping[str, str] = field(default_factory=dict)
-    drop: Sequence[str] = ()
-    add: Mapping[str, str | tuple[str, Any]] = field(default_factory=dict)
-    types: Mapping[str, str] = field(default_factory=dict)
-    comments: Mapping[str, str | None] = field(default_factory=dict)
-    comment: str | None = None
-    properties: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self, table: str) -> None:
         """`InvalidInputError` for what can't be asked of any keyed table."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from firn.alter import RESERVED, ColumnAlteration
 from firn.arrow.defaults import default_text
 from firn.arrow.inputs import declared_columns
 from firn.errors import InvalidInputError, UnsupportedError
@@ -38,21 +39,11 @@ from firn.predicate.predicate import Predicate, columns_in, renamed
 
 Entry = tuple[str, str]
 
-RESERVED = "_firn_"
-"""The beginning of names that are Firn's."""
-
 
 @dataclass(frozen=True)
-class Alteration:
+class Alteration(ColumnAlteration):
     """See `LakeTable.alter`. None means that nothing was asked."""
 
-    rename: Mapping[str, str] = field(default_factory=dict)
-    drop: Sequence[str] = ()
-    add: Mapping[str, str | tuple[str, Any]] = field(default_factory=dict)
-    types: Mapping[str, str] = field(default_factory=dict)
-    comments: Mapping[str, str | None] = field(default_factory=dict)
-    comment: str | None = None
-    properties: Mapping[str, Any] = field(default_factory=dict)
     partition_by: Sequence[str] | None = None
     sort_by: Sequence[str] | None = None
     checks: Mapping[str, str | None] = field(default_factory=dict)
