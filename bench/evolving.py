@@ -5,15 +5,13 @@ appends that fail beside one, with Delta Lake and Iceberg on the same session.
 from __future__ import annotations
 
 import tempfile
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.appenders import Append, appending
 from bench.figures import FIRN, Figures, arguments, finish
 from bench.long_logs import firn_log
 from bench.spark_engines import DELTA, ICEBERG, session
@@ -206,22 +204,13 @@ def _beside(
     rows: Callable[[], int],
     options: Any,
 ) -> None:
-    ended, counts = threading.Event(), Counter[str]()
 
-    def appending(number: int) -> None:
+    def appends(number: int) -> Iterator[Append]:
         append = appender()
         for id in count(number, options.appenders):
-            if ended.is_set():
-                return
-            try:
-                append(id)
-                counts["appends"] += 1
-            except Exception:  # whatever the engine calls a conflict
-                counts["failed"] += 1
+            yield lambda id=id: append(id)  # type: ignore[misc]
 
-    with ThreadPoolExecutor(options.appenders) as pool:
-        for number in range(options.appenders):
-            pool.submit(appending, number)
+    with appending([appends(number) for number in range(options.appenders)]) as counts:
         time.sleep(options.seconds / 3)
         began = time.perf_counter()
         for change in changes:
@@ -231,7 +220,6 @@ def _beside(
                 counts["changes_failed"] += 1
             time.sleep(options.seconds / 3)
         took = time.perf_counter() - began - len(changes) * options.seconds / 3
-        ended.set()
     lost = counts["appends"] - rows()
     detail = {"appends": counts["appends"], "appends failed": counts["failed"], "rows lost": lost}
     figures.record(BESIDE, engine, took, **detail, changes_failed=counts["changes_failed"])

@@ -10,17 +10,15 @@ from __future__ import annotations
 import argparse
 import random
 import tempfile
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from bench.appenders import Append, appending
 from bench.figures import FIRN, Figures, arguments, finish
 
 DELTA, KEY = "delta-rs", "firn, with a key"
@@ -76,29 +74,19 @@ def _share(figures: Figures, engine: str) -> float | None:
 def _beside_appenders(figures: Figures, engine: str, root: Path, options: Any, changes: pa.Table) -> None:
     work = (delta if engine == DELTA else firn_table)(root, options, key=engine == KEY)
     append = (_delta_append if engine == DELTA else _firn_append)(root)
-    ended, counts = threading.Event(), Counter[str]()
 
-    def appending(number: int) -> None:
-        first = 10 * options.rows * (number + 1)
-        for at in count(first, 10):
-            if ended.is_set():
-                return
-            try:
-                append(rows_of(range(at, at + 10), 3))
-                counts["appends"] += 1
-            except Exception:  # whatever the engine calls a conflict
-                counts["failed"] += 1
+    def appends(number: int) -> Iterator[Append]:
+        for at in count(10 * options.rows * (number + 1), 10):
+            yield lambda at=at: append(rows_of(range(at, at + 10), 3))  # type: ignore[misc]
 
-    with ThreadPoolExecutor(options.appenders) as pool:
-        for number in range(options.appenders):
-            pool.submit(appending, number)
-        began, lost = time.perf_counter(), 0
+    lost = 0
+    with appending([appends(number) for number in range(options.appenders)]) as counts:
+        began = time.perf_counter()
         try:
             work(changes)
         except Exception:
             lost = 1
         took = time.perf_counter() - began
-        ended.set()
     detail = {"appends": counts["appends"], "failed": counts["failed"], "merges_failed": lost}
     figures.record(f"the same beside {options.appenders} appenders", engine, took, **detail)
 
