@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -102,11 +102,18 @@ def merge(
     query: Annotated[
         str | None, typer.Option("--query", help="A SELECT over source_files that merged rows pass through.")
     ] = None,
+    only: Annotated[
+        str | None, option("inlined", "Only write rows that stand in logs into files.", "--only")
+    ] = None,
 ) -> None:
     """Merge small files, and the log. Readers and writers go on meanwhile."""
     with call.progress("merging"):
         result = call.table.merge(
-            target_size=target_size, partitions=partition_values(partition), query=query, dry_run=call.dry_run
+            target_size=target_size,
+            partitions=partition_values(partition),
+            query=query,
+            only=cast("Literal['inlined'] | None", only),
+            dry_run=call.dry_run,
         )
     _changed(call, result)
 

@@ -42,6 +42,10 @@ class DataFile(NamedTuple):
     (text, the file's place in the order of commits; the journal adds it as it publishes) or `clocks` (least and
     greatest of a merged file's rows), `fold` (files of one id share no key) and `key_deletes` (True where some
     rows say that their keys are deleted).
+
+    Rows that stand in a log are such a file, too, in memory alone, with the key `inlined`: see
+    `firn.journal.inlined`. `placed` ones are the rows of one partition in several logs, as Arrow: `parts` are the
+    paths of these, `directory` where they belong.
     """
 
     path: str
@@ -53,6 +57,11 @@ class DataFile(NamedTuple):
     def rows(self) -> int | None:
         """Rows stored in the file, where known; those that soft deletes took are among them."""
         return None if self.extra is None else self.extra.get("rows")
+
+    @property
+    def inlined(self) -> Any:
+        """The rows themselves, where they stand in a log and not in a file: `InlinedRows`, or placed ones as Arrow."""
+        return None if self.extra is None else self.extra.get("inlined")
 
     @property
     def live_rows(self) -> int | None:
@@ -168,6 +177,11 @@ class Snapshot:
     stored: ColumnTypes = field(default_factory=dict)
 
     @property
+    def objects(self) -> tuple[DataFile, ...]:
+        """The files that are objects in the bucket: all but the rows of logs."""
+        return tuple(file for file in self.files if file.inlined is None)
+
+    @property
     def in_files(self) -> ColumnTypes:
         """The columns under their physical names."""
         return self.naming.in_files(self.columns) if self.naming else self.columns
@@ -207,6 +221,7 @@ class Commit:
     With `clocked` the journal gives each file that has no clock yet its own: see `with_clocks`. `definition` is
     joined with the table's. `aside` are those of `columns` that hold what was set aside: files say which of them they
     have. `columns` and `aside` are physical names; `names` are those of new columns that are called otherwise.
+    An append has files, or one addition that is `inlined`.
     """
 
     op: str

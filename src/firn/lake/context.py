@@ -107,7 +107,7 @@ class LakeContext:
             rows = [f.live_rows for f in files]
             found[place] = Partition(
                 told[place],
-                len(files),
+                sum(f.inlined is None for f in files),
                 None if None in rows else sum(r for r in rows if r is not None),
                 sum(f.size for f in files),
             )

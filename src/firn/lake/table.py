@@ -17,6 +17,7 @@ from firn.lake.context import LakeContext
 from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import KeySpec
 from firn.lake.partition.partition import PartitionSpec
+from firn.lake.read.placed import placed
 from firn.lake.read.scan import Scan
 from firn.runner import Engines, InProcess
 from firn.units import Duration, parse_duration
@@ -366,7 +367,8 @@ class LakeTable:
         """The partitions that hold files, with their sizes. Files in which a column of the partitions is set aside
         are partitions of their own, without its value."""
         snapshot = self.snapshot(at)
-        return list(self.context.at(snapshot).partitions_of(snapshot).values())
+        seen = self.context.at(snapshot)
+        return list(seen.partitions_of(placed(seen, snapshot)).values())
 
     # -- definition
 
@@ -501,9 +503,12 @@ class LakeTable:
         partitions: Sequence[Partition | Mapping[str, Any]] | None = None,
         query: str | None = None,
         respec: bool = False,
+        only: Literal["inlined"] | None = None,
         dry_run: bool = False,
     ) -> ChangeResult:
         """Merge small files and the log (papers: "Merging"). Readers and appenders go on meanwhile.
+
+        Rows that stand in logs are always written into files.
 
         Args:
             target_size: Parquet bytes a merged file, "128MB" by default.
@@ -511,6 +516,7 @@ class LakeTable:
             query: a SELECT over `source_files`, by which rows that are merged are aggregated or replaced. It sees
                 the files that are merged together: at most about `target_size` of one partition.
             respec: also write files of older partitionings anew, by the present one.
+            only: "inlined" writes the rows that stand in logs into files, and leaves all files as they are.
             dry_run: only say which files would be merged.
 
         Raises:
@@ -526,6 +532,7 @@ class LakeTable:
             partitions=partitions,
             query=query,
             respec=respec,
+            only=only,
             dry_run=dry_run,
         )
 

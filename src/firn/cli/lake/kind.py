@@ -27,7 +27,7 @@ class LakeInShell(ShellKind):
             "name": table.name,
             "kind": d.kind,
             "rows": None if None in rows else sum(r for r in rows if r is not None),
-            "files": len(snapshot.files),
+            "files": len(snapshot.objects),
             "bytes": sum(f.size for f in snapshot.files),
             "partition_by": [str(f) for f in d.partition.fields],
             "sort_by": list(d.sort_by),

@@ -13,6 +13,7 @@ from firn.journal.writer.journal import WriterJournal
 from firn.lake.maintain.plan import plan_folds, plan_merge
 from firn.lake.partition.placement import is_scattered
 from firn.lake.results import Partition
+from firn.lake.read.placed import placed
 from firn.lake.table import LakeTable
 
 CHANGES_DATA = ("merge", "rewrite", "delete", "remove", "overwrite", "restore", "forget")
@@ -73,11 +74,11 @@ class TableFacts:
 
     @property
     def bytes(self) -> int:
-        return sum(f.size for f in self.snapshot.files)
+        return sum(f.size for f in self.snapshot.objects)
 
     @property
     def files(self) -> int:
-        return len(self.snapshot.files)
+        return len(self.snapshot.objects)
 
     @property
     def target_size(self) -> int:
@@ -96,7 +97,7 @@ def table_facts(table: LakeTable) -> TableFacts:
         table=table,
         snapshot=snapshot,
         partitions=_partitions(table, snapshot),
-        points=history_points(table.history(), _live_rows(snapshot), len(snapshot.files)),
+        points=history_points(table.history(), _live_rows(snapshot), len(snapshot.objects)),
         stored=_stored(table, live, held),
         merges=_merges(table, snapshot, [live] if union is None else held.values()),
         writers=[] if union is None else [w for w in union.infos() if w.name in held or w.health == "broken"],
@@ -120,7 +121,7 @@ def _partitions(table: LakeTable, snapshot: Snapshot) -> dict[str, Partition]:
     present = seen.partition_spec
     return {
         place.directory if present.of_id(place.spec) is present else f"{place.directory} (older)": partition
-        for place, partition in seen.partitions_of(snapshot).items()
+        for place, partition in seen.partitions_of(placed(seen, snapshot)).items()
     }
 
 
@@ -128,7 +129,7 @@ def _merges(table: LakeTable, snapshot: Snapshot, parts: Iterable[set[str]]) -> 
     size = table.context.definition.target_size
     found: list[int] = []
     for paths in parts:
-        files = [f for f in snapshot.files if f.path in paths]
+        files = [f for f in snapshot.objects if f.path in paths]
         if table.keys is not None:
             scattered = is_scattered(table.partition_spec, snapshot.files, snapshot.columns, snapshot.naming)
             groups = plan_folds(files, places=table.places, scattered=scattered)

@@ -43,7 +43,7 @@ def lake_section(table: LakeTable) -> Section:
     if facts.files:
         panels += [
             panel("Partitions", partitions(facts)),
-            panel("File sizes", file_sizes([f.size for f in facts.snapshot.files])),
+            panel("File sizes", file_sizes([f.size for f in facts.snapshot.objects])),
         ]
     if changed := [p for p in facts.points if p.commit.op in (*CHANGES_DATA, "sweep")]:
         panels.append(panel("What maintenance did", changes(changed[-MOST_CHANGES:])))

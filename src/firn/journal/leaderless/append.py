@@ -23,7 +23,7 @@ from firn.errors import (
     OutcomeUnknownError,
     StoreError,
 )
-from firn.journal.leaderless.format.codec import Log, decode, encode
+from firn.journal.leaderless.format.codec import INLINE, Log, decode, encode
 from firn.journal.leaderless.format.layout import new_log_name, parse_log_name, version_of
 from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.model import Commit, with_clocks
@@ -110,6 +110,8 @@ class OpenAppend:
         if elapsed <= orphan_age_ms / 2:
             return
         for file in commit.adds:
+            if file.inlined is not None:
+                continue
             try:
                 self.table.bucket.head(file.path)
             except ObjectNotFoundError as error:
@@ -122,9 +124,12 @@ class OpenAppend:
 def append_log(commit: Commit, ms: int) -> Log:
     """The log of an append stamped `ms`."""
     rows = [f.rows for f in commit.adds]
-    notes: dict[str, Any] = {"op": commit.op, "adds": len(commit.adds)}
+    inlined = next((f.inlined for f in commit.adds if f.inlined is not None), None)
+    files = [f for f in commit.adds if f.inlined is None]
+    assert inlined is None or not files  # one or the other: a log with rows carries no marker
+    notes: dict[str, Any] = {"op": commit.op, "adds": len(files)}
     notes["rows"] = None if None in rows else sum(r for r in rows if r is not None)
-    notes["bytes"] = sum(f.size for f in commit.adds)
+    notes["bytes"] = sum(f.size for f in files)
     if commit.batch_id is not None:
         notes["batch"] = commit.batch_id
     if commit.summary:
@@ -132,6 +137,10 @@ def append_log(commit: Commit, ms: int) -> Log:
     if commit.names:
         notes["names"] = dict(commit.names)
     name = new_log_name(ms, maintenance=False)
+    if inlined is not None:
+        return Log(
+            name, ms, commit.columns, notes=notes, nonce=secrets.token_hex(16), need=(INLINE,), inlined=inlined
+        )
     adds = with_clocks(commit, version_of(name))
     return Log(name, ms, commit.columns, adds, notes=notes, nonce=secrets.token_hex(16))
 

@@ -63,8 +63,12 @@ TABLE_PROPERTIES = {
     "log_url": None,
     "on_conflict": "aside",
     "delete_retention": "1d",
+    "inline": None,
 }
 """Properties of the lake's own, with their defaults (None: not set); the journal's are durations."""
+
+MOST_INLINED = 1 << 20
+"""Bytes that the property `inline` can be."""
 
 _OF_ALL = (
     "firn",
@@ -80,7 +84,7 @@ _OF_ALL = (
 )
 _FIELDS = frozenset((*_OF_ALL, "key", "version_by"))
 
-LEADERLESS_ONLY = ("shared", "log_url")
+LEADERLESS_ONLY = ("shared", "log_url", "inline")
 """Those that only a log of the table's own can have."""
 
 
@@ -134,6 +138,11 @@ class LakeDefinition:
     def target_size(self) -> int:
         """Parquet bytes of a merged file."""
         return parse_size(self.setting("target_size"))
+
+    @property
+    def inline(self) -> int:
+        """Bytes of rows up to which an append leaves them in its log."""
+        return parse_size(self.setting("inline") or 0)
 
     @property
     def delete_retention(self) -> float:
@@ -373,6 +382,16 @@ def check_properties(
     for name in ("target_size", "memory_budget"):
         if properties.get(name) is not None:
             parse_size(properties[name])
+    if (inline := parse_size(properties.get("inline") or 0)) > MOST_INLINED:
+        raise InvalidInputError(
+            f"table property inline is {properties['inline']!r}; it can be 1 MB at most: larger appends are better off "
+            "in files."
+        )
+    if inline and properties.get("shared"):
+        raise InvalidInputError(
+            f"table property inline is {properties['inline']!r}, and shared is {properties['shared']!r}: the other "
+            "programs that read the table don't find rows in logs, and would lose them. Leave inline out."
+        )
     for name in ("retention", "delete_retention"):
         if properties.get(name) is not None:
             parse_duration(properties[name])

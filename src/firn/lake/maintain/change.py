@@ -13,9 +13,12 @@ from firn.journal.columns import evolve
 from firn.journal.entries import Entries
 from firn.journal.model import ColumnTypes, Commit, DataFile, Session, Snapshot, SoftDelete
 from firn.lake.context import LakeContext
-from firn.lake.maintain.tasks import TaskResult
+from firn.lake.maintain.tasks import MergeContext, MergeTask, TaskResult, merge_task
 from firn.lake.partition.partition import Place, directory_of, match_partitions, parse_dir, told_values
+from firn.lake.read.decode import ReadSpec
+from firn.lake.read.placed import parts_of
 from firn.lake.results import ChangeResult, Partition
+from firn.lake.write.write import WriteSpec
 
 
 @dataclass(frozen=True)
@@ -114,24 +117,65 @@ def rewritten(
     )
 
 
+def completed(
+    table: LakeContext,
+    session: Session,
+    snapshot: Snapshot,
+    change: FileChange,
+    also: Iterable[DataFile] = (),
+) -> FileChange:
+    """The change, with files of the rows that stand in the same logs as rows that go: these logs are replaced, and no
+    other log takes rows over. `also` are placed rows that are to be written in any case."""
+    going = {file.path for file in change.removes}
+    waiting = [f for f in snapshot.files if f.inlined is not None and f.path not in going]
+    if not waiting:
+        return change
+    taken = {path for f in (*change.removes, *also) if f.inlined is not None for path in parts_of(f)}
+    rest: list[DataFile] = []
+    while found := [f for f in waiting if not taken.isdisjoint(parts_of(f))]:
+        rest += found
+        taken.update(path for f in found for path in parts_of(f))
+        waiting = [f for f in waiting if taken.isdisjoint(parts_of(f))]
+    if not rest:
+        return change
+    context = MergeContext(
+        write=WriteSpec.of(table, snapshot.columns, session.namer, aside=snapshot.aside),
+        read=ReadSpec.of(snapshot),
+        keys=table.keys,
+    )
+    tasks = [MergeTask(directory_of(f, table.places), (f,)) for f in rest]
+    more = rewritten(table, session, "merge", merge_task, tasks, [[f] for f in rest], context, 0)
+    columns = change.columns and evolve(snapshot.columns, change.columns, allow_widening=True)
+    return replace(
+        change,
+        adds=[*change.adds, *more.adds],
+        removes=[*change.removes, *more.removes],
+        columns=columns,
+        replaced=[*change.replaced, *more.replaced],
+    )
+
+
 def publish(
     table: LakeContext,
     session: Session,
+    snapshot: Snapshot,
     op: str,
     change: FileChange,
     summary: Mapping[str, Any] | None = None,
 ) -> ChangeResult:
-    """Commit the change, of a table as the session's snapshot has it."""
+    """Commit the change, of a table as the session's snapshot has it; `snapshot` is that one, where the change takes
+    rows of logs with these placed."""
+    change = completed(table, session, snapshot, change)
     removed = {"rows_removed": change.rows_removed, "bytes_removed": sum(f.size for f in change.removes)}
     naming = table.definition.naming
     commit = Commit(
         op,
         change.adds,
-        [f.path for f in change.removes],
+        list(dict.fromkeys(path for f in change.removes for path in parts_of(f))),
         naming.in_files(change.columns),
         summary={**(summary or {}), **removed},
         soft_deletes=change.soft_deletes,
-        replaced=[f.path for f in change.replaced],
+        replaced=list(dict.fromkeys(path for f in change.replaced for path in parts_of(f))),
         clocked=table.keys is not None,
         aside=frozenset(map(naming.physical, change.aside)),
         names=naming.brought(change.columns),
@@ -164,10 +208,10 @@ def counted(op: str, change: FileChange) -> ChangeResult:
         rows_inserted=inserted,
         rows_deleted=deleted,
         files_added=len(adds),
-        files_removed=len(removes),
+        files_removed=sum(f.inlined is None for f in removes),
         bytes_added=sum(f.size for f in adds),
         bytes_removed=sum(f.size for f in removes),
-        files=(*(f.path for f in removes), *marked),
+        files=tuple(dict.fromkeys([*(path for f in removes for path in parts_of(f)), *marked])),
         dry_run=True,
         files_marked=len(marked),
         foreign_files=change.foreign,

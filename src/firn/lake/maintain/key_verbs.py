@@ -229,6 +229,6 @@ def _published(
     if not adds:
         return nothing(op)
     count = sum(file.rows or 0 for file in adds)
-    result = publish(table, session, op, FileChange(adds), summary)
+    result = publish(table, session, session.snapshot, op, FileChange(adds), summary)
     updated, deleted = (0, count) if op == "delete" else (count, 0)
     return replace(result, rows_updated=updated, rows_deleted=deleted)

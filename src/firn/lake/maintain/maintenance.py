@@ -23,6 +23,7 @@ from firn.lake.maintain import key_verbs
 from firn.lake.maintain.change import (
     FileChange,
     by_owner,
+    completed,
     counted,
     in_partitions,
     nothing,
@@ -47,6 +48,7 @@ from firn.lake.partition.placement import is_scattered, refuse_moves, scattered_
 from firn.lake.prune.prune import Pruner
 from firn.lake.prune.soft_deletes import can_be_kept, frozen
 from firn.lake.read.decode import ReadSpec
+from firn.lake.read.placed import placed
 from firn.lake.read.read import read_file
 from firn.lake.results import ChangeResult, Partition
 from firn.lake.write.append import directories_of, write
@@ -68,9 +70,14 @@ def merge(
     partitions: Sequence[Partition | Mapping[str, Any]] | None,
     query: str | None,
     respec: bool,
+    only: Literal["inlined"] | None,
     dry_run: bool,
 ) -> ChangeResult:
     """See `LakeTable.merge`."""
+    if only not in (None, "inlined"):
+        raise InvalidInputError(f"only={only!r}: merge only knows 'inlined', the rows that stand in logs.")
+    if only is not None and (query is not None or respec):
+        raise InvalidInputError("merge(only='inlined') writes rows of logs as they are: leave query and respec out.")
     given = None if target_size is None else parse_size(target_size)
     if given is not None and given <= 0:
         raise InvalidInputError(f"target_size is {target_size!r}; it must be positive.")
@@ -82,16 +89,24 @@ def merge(
             "merge takes a query or respec=True, not both: the query sees one partition at a time."
         )
     whole = query is not None
+    op = "merge" if only is None else "fold"
     if dry_run:
         snapshot = table.journal.snapshot()
-        groups, foreign = _merge_groups(table.at(snapshot), snapshot, given, partitions, whole, respec)
-        return planned("merge", FileChange(removes=[f for g in groups for f in g.files], foreign=foreign))
-    with table.journal.exclusive("merge") as session:
+        table = table.at(snapshot)
+        snapshot = placed(table, snapshot)
+        groups, foreign = _merge_groups(table, snapshot, given, partitions, whole, respec, only)
+        files = dict.fromkeys(f.path for g in groups for f in g.files) | dict.fromkeys(
+            f.path for f in in_partitions(table, snapshot, partitions) if f.inlined is not None
+        )
+        return planned(op, FileChange(removes=[f for f in snapshot.files if f.path in files], foreign=foreign))
+    with table.journal.exclusive(op) as session:
         snapshot = session.snapshot
         table = table.at(snapshot)
-        groups, foreign = _merge_groups(table, snapshot, given, partitions, whole, respec)
-        if not groups and session.log_length < LOGS_WORTH_FOLDING:
-            return nothing("merge", foreign)
+        snapshot = placed(table, snapshot)
+        groups, foreign = _merge_groups(table, snapshot, given, partitions, whole, respec, only)
+        inlined = [f for f in in_partitions(table, snapshot, partitions) if f.inlined is not None]
+        if not groups and not inlined and (only or session.log_length < LOGS_WORTH_FOLDING):
+            return nothing(op, foreign)
         spec = WriteSpec.of(table, snapshot.columns, session.namer, target_size=given, aside=snapshot.aside)
         context = MergeContext(
             write=spec if text is None else spec.checking(table.definition, snapshot.columns),
@@ -104,10 +119,11 @@ def merge(
         members[None] = len(snapshot.files)
         tasks = [MergeTask(g.directory, g.files, len(g.files) == members[g.directory]) for g in groups]
         inputs = [g.files for g in groups]
-        change = rewritten(table, session, "merge", merge_task, tasks, inputs, context, foreign)
+        change = rewritten(table, session, op, merge_task, tasks, inputs, context, foreign)
         if query is not None:
             change = replace(change, fresh=change.adds)
-        result = publish(table, session, "merge", change)
+        change = completed(table, session, snapshot, change, inlined)
+        result = publish(table, session, snapshot, op, change)
         # Rows that soft deletes took, and older versions of rows with a key, were gone before.
         return result if query is not None else replace(result, rows_deleted=0)
 
@@ -119,8 +135,11 @@ def _merge_groups(
     partitions: Sequence[Partition | Mapping[str, Any]] | None,
     whole: bool,
     respec: bool,
+    only: str | None,
 ) -> tuple[list[MergeGroup], int]:
     files, foreign = by_owner(table, in_partitions(table, snapshot, partitions))
+    if only is not None:
+        return [], 0
     if table.keys is not None:
         scattered = is_scattered(table.partition_spec, snapshot.files, snapshot.columns, snapshot.naming)
         scattered = scattered or (respec and any(file.spec != table.partition_spec.id for file in files))
@@ -142,17 +161,20 @@ def delete(table: LakeContext, where: str, *, soft: bool | None, dry_run: bool) 
     if dry_run:
         snapshot = table.journal.snapshot()
         table, softly = table.at(snapshot), _is_soft(table, snapshot, where, soft)
-        return planned("delete", (_soft_change if softly else _files_of)(table, snapshot, where))
+        if softly:
+            return planned("delete", _soft_change(table, snapshot, where))
+        return planned("delete", _files_of(table, placed(table, snapshot, where), where))
     with table.journal.exclusive("delete") as session:
         snapshot = session.snapshot
         table = table.at(snapshot)
         if _is_soft(table, snapshot, where, soft):
             change = _soft_change(table, snapshot, where)
         else:
+            snapshot = placed(table, snapshot, where)
             change = _delete_rows(table, session, snapshot, where)
         if not change.removes and not change.soft_deletes:
             return nothing("delete", change.foreign)
-        return publish(table, session, "delete", change, {"where": outline(where)})
+        return publish(table, session, snapshot, "delete", change, {"where": outline(where)})
 
 
 def _is_soft(table: LakeContext, snapshot: Snapshot, where: str, soft: bool | None) -> bool:
@@ -231,12 +253,15 @@ def rewrite(
     refuse_keys(table, "rewrite", "use update or delete, and merge to be rid of older versions")
     if dry_run:
         snapshot = table.journal.snapshot()
+        table = table.at(snapshot)
+        snapshot = placed(table, snapshot)
         parsed = parse_rewrite(query, snapshot.columns)
-        files, foreign = _to_rewrite(table.at(snapshot), snapshot, parsed, partitions)
+        files, foreign = _to_rewrite(table, snapshot, parsed, partitions)
         return planned("rewrite", FileChange(removes=files, foreign=len(foreign)))
     with table.journal.exclusive("rewrite") as session:
         snapshot = session.snapshot
         table = table.at(snapshot)
+        snapshot = placed(table, snapshot)
         parsed = parse_rewrite(query, snapshot.columns)
         files, foreign = _to_rewrite(table, snapshot, parsed, partitions)
         spec = WriteSpec.of(table, snapshot.columns, session.namer, aside=snapshot.aside)
@@ -254,7 +279,7 @@ def rewrite(
             return nothing("rewrite", len(foreign))
         if isinstance(parsed, Query):
             change = replace(change, fresh=change.adds)
-        return publish(table, session, "rewrite", change, {"query": without_values(parsed.ast)})
+        return publish(table, session, snapshot, "rewrite", change, {"query": without_values(parsed.ast)})
 
 
 def _to_rewrite(
@@ -290,22 +315,23 @@ def overwrite(
         return _planned_overwrite(table, data, where, touched=partitions is not None)
     with table.journal.exclusive("overwrite") as session:
         table = table.at(session.snapshot)
-        written, _ = write(table, data, session.namer, aside=session.snapshot.aside)
+        present = placed(table, session.snapshot)
+        written, _ = write(table, data, session.namer, aside=present.aside)
         if where is not None:
             # The new rows may bring columns, all of them the first time, and wider types.
-            snapshot, fresh = beside(session.snapshot, written)
+            snapshot, fresh = beside(present, written)
             change = FileChange()
             if snapshot.columns:
                 _check_all_match(table, fresh, snapshot, where)
                 change = _delete_rows(table, session, snapshot, where)
         elif partitions is not None:
-            _refuse_scattered(table, session.snapshot, written.columns)
+            _refuse_scattered(table, present, written.columns)
             touched = {directory_of(f, table.places) for f in written.files}
-            change = _replaceable(table, session.snapshot, touched)
+            change = _replaceable(table, present, touched)
         else:
-            change = _replaceable(table, session.snapshot, None)
+            change = _replaceable(table, present, None)
         # Files that are written anew keep columns that the new rows lack.
-        kept = session.snapshot.columns if change.adds else {}
+        kept = present.columns if change.adds else {}
         change = replace(
             change,
             adds=[*change.adds, *written.files],
@@ -313,7 +339,7 @@ def overwrite(
             fresh=written.files,
         )
         summary = {} if where is None else {"where": outline(where)}
-        return publish(table, session, "overwrite", change, summary)
+        return publish(table, session, present, "overwrite", change, summary)
 
 
 def _replaceable(table: LakeContext, snapshot: Snapshot, touched: set[str] | None) -> FileChange:
@@ -327,6 +353,7 @@ def _planned_overwrite(table: LakeContext, data: Any, where: str | None, *, touc
     """The files that would be replaced, or looked into. It looks only at the partitions of the new rows."""
     snapshot = table.journal.snapshot()
     table = table.at(snapshot)
+    snapshot = placed(table, snapshot)
     if where is not None:
         return planned("overwrite", _files_of(table, snapshot, where) if snapshot.columns else FileChange())
     return planned(
@@ -379,16 +406,18 @@ def remove_partitions(
 
     if dry_run:
         snapshot = table.journal.snapshot()
-        change, moved = chosen(table.at(snapshot), snapshot)
+        table = table.at(snapshot)
+        change, moved = chosen(table, placed(table, snapshot))
         return replace(planned("remove", change), moved_files=moved)
     with table.journal.exclusive("remove") as session:
         snapshot = session.snapshot
         table = table.at(snapshot)
+        snapshot = placed(table, snapshot)
         change, moved = chosen(table, snapshot)
         if not change.removes:
             return replace(nothing("remove", change.foreign), moved_files=moved)
         summary = {"where": outline(where)} if isinstance(where, str) else {}
-        return replace(publish(table, session, "remove", change, summary), moved_files=moved)
+        return replace(publish(table, session, snapshot, "remove", change, summary), moved_files=moved)
 
 
 def restore(table: LakeContext, at: Any, *, dry_run: bool) -> ChangeResult:
@@ -409,6 +438,7 @@ def restore(table: LakeContext, at: Any, *, dry_run: bool) -> ChangeResult:
         # Files are written under the names of then, by all else that the table has today.
         naming = replace(past.naming, lackable=present.naming.lackable)
         table = table.at(KnownColumns(columns, naming, present.definition))
+        anew = list(placed(table, replace(past, columns=columns, files=tuple(anew))).files)
         context = MergeContext(
             write=WriteSpec.of(table, columns, session.namer, aside=past.aside),
             read=ReadSpec.of(replace(past, columns=columns)),
@@ -428,7 +458,7 @@ def restore(table: LakeContext, at: Any, *, dry_run: bool) -> ChangeResult:
             fresh=[*back, *change.adds],
             definition=present.definition.changed(changes, session.writer) if changes else None,
         )
-        return publish(table, session, "restore", change, {"to": past.version})
+        return publish(table, session, present, "restore", change, {"to": past.version})
 
 
 def _columns_of_today(
@@ -489,8 +519,7 @@ def _to_restore(
     missing = [f for f in then if f.path not in now]
     # No commit takes a soft delete back, and not every journal a removal: such files are written anew.
     anew = [f for f in then if f.deletes != now.get(f.path, ())]
-    if not table.journal.revives:
-        anew += [f for f in missing if not f.deletes]
+    anew += [f for f in missing if not f.deletes and (f.inlined is not None or not table.journal.revives)]
     stay = {f.path for f in then} - {f.path for f in anew}
     back = [f for f in missing if f.path in stay]
     gone = [f for f in today if f.path not in stay]

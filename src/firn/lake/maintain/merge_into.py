@@ -52,6 +52,7 @@ from firn.lake.maintain.merge_source import (
 )
 from firn.lake.maintain.tasks import InsertContext, ReplaceContext, insert_task, replace_task
 from firn.lake.read.decode import ReadSpec
+from firn.lake.read.placed import placed
 from firn.lake.read.scan import Scan
 from firn.lake.results import ChangeResult
 from firn.lake.write.append import write
@@ -136,7 +137,7 @@ def _by_file(
     said: Mapping[str, Any],
 ) -> ChangeResult:
     """Files with a change are replaced by files without it."""
-    snapshot = session.snapshot
+    snapshot = placed(table, session.snapshot, looked_at(matching, matching.types))
     files = may_match(matching, snapshot, table.partition_spec)
     weights = [file.size for file in files]
     if matching.rows is not None:
@@ -165,7 +166,7 @@ def _by_file(
             InsertContext(spec, matching, table.definition, snapshot.columns),
             inserts,
         )
-    return _published(table, session, staging, op, change, counts, said)
+    return _published(table, session, snapshot, staging, op, change, counts, said)
 
 
 def _with_inserts(
@@ -237,7 +238,8 @@ def _by_key(
         gone = gone.append_column(DELETED, pa.repeat(pa.scalar(now, pa.int64()), gone.num_rows))
         lean = WriteSpec.of(table, {**bound, DELETED: HIDDEN[DELETED]}, session.namer)
         adds += write_batches(table.bucket, lean, [gone])
-    return _published(table, session, staging, op, FileChange(adds, columns=columns), counts, said)
+    change = FileChange(adds, columns=columns)
+    return _published(table, session, snapshot, staging, op, change, counts, said)
 
 
 def _inserts(table: LakeContext, matching: Matching, found: Sequence[pa.Table]) -> dict[int, pa.Table]:
@@ -309,6 +311,7 @@ def _counts(matching: Matching, changes: Sequence[pa.Table]) -> dict[str, int]:
 def _published(
     table: LakeContext,
     session: Session,
+    snapshot: Snapshot,
     staging: Staging,
     op: str,
     change: FileChange,
@@ -318,7 +321,7 @@ def _published(
     summary = {**said, **{f"rows_{verb}": counts[action] for action, verb in _VERBS.items()}}
     changed = bool(change.adds or change.removes)
     staging.check_age()
-    result = publish(table, session, op, change, summary) if changed else nothing(op, change.foreign)
+    result = publish(table, session, snapshot, op, change, summary) if changed else nothing(op, change.foreign)
     return replace(
         result,
         rows_inserted=counts["insert"],

@@ -24,7 +24,7 @@ from firn.bucket.base import Bucket
 from firn.errors import AppendExpiredError, FirnError, ObjectNotFoundError
 from firn.journal.model import ColumnTypes, DataFile, Namer, StagingTicket
 from firn.lake.context import LakeContext
-from firn.lake.parquet.source import open_parquet
+from firn.lake.parquet.source import open_rows
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.read.decode import ReadSpec, picked_rows
 from firn.lake.read.read import read_table
@@ -125,7 +125,7 @@ class StagedSource(MergeSource):
             if len(here):
                 picked = np.zeros(part.rows, dtype=bool)
                 picked[here - part.first] = True
-                with self._there(), open_parquet(self._bucket, file) as source:
+                with self._there(), open_rows(self._bucket, file) as source:
                     found += picked_rows(source, spec, pa.array(picked))
         if not columns:
             return pa.table({SOURCE_ROW: pa.array(wanted, pa.int64())})

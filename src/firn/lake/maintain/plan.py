@@ -38,7 +38,7 @@ def plan_merge(
     """Group each partition's small files into merges of about `target_size` bytes.
 
     `whole` takes all files of a partition, whatever their sizes: custom queries aggregate over all of it.
-    A file with soft deletes is always taken, alone and large as it may be: until it is written anew each
+    Rows of logs are always taken. A file with soft deletes is, too, alone and large as it may be: until it is written anew each
     reader pays for them, and who merges and sweeps expects deleted rows to be gone from the store. A partition
     with nothing to gain isn't in the plan. `respec` is the id of the spec by which rows of all others are dealt out
     anew.
@@ -53,10 +53,14 @@ def plan_merge(
             groups += [MergeGroup(None, tuple(bin_)) for bin_ in _bins(members, target_size)]
             continue
         tier = set() if whole else {f.path for f in _tier(members, target_size)}
-        chosen = [f for f in members if whole or f.deletes or f.path in tier]
+        chosen = [f for f in members if whole or f.deletes or f.inlined is not None or f.path in tier]
         chosen.sort(key=lambda f: (f.created_ms, f.path))
         groups += [MergeGroup(directory, tuple(bin_)) for bin_ in _bins(chosen, target_size)]
-    return [g for g in groups if len(g.files) > 1 or g.files[0].deletes or g.directory is None]
+    return [
+        g
+        for g in groups
+        if len(g.files) > 1 or g.files[0].deletes or g.files[0].inlined is not None or g.directory is None
+    ]
 
 
 def plan_folds(files: Iterable[DataFile], *, places: Places, scattered: bool = False) -> list[MergeGroup]:

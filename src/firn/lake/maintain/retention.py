@@ -9,6 +9,7 @@ from firn.errors import InvalidInputError
 from firn.journal.model import Snapshot
 from firn.lake.context import LakeContext
 from firn.lake.maintain.maintenance import remove_partitions
+from firn.lake.read.placed import placed
 from firn.lake.results import ChangeResult, Partition
 from firn.units import parse_duration
 
@@ -36,7 +37,7 @@ def _expired(table: LakeContext, snapshot: Snapshot, seconds: float) -> list[Par
         )
     cutoff = time.time() * 1000 - seconds * 1000
     expired = []
-    for place, partition in table.partitions_of(snapshot).items():
+    for place, partition in table.partitions_of(placed(table, snapshot)).items():
         field = next((f for f in present.of_id(place.spec).fields if f.is_time), None)
         value = None if field is None else partition.values.get(field.name)
         end = None if field is None or value is None else field.upper_bound_ms(value)

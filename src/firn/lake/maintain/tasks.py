@@ -23,18 +23,18 @@ from firn.arrow.inputs import InputRows
 from firn.arrow.types import arrow_schema, columns_of, conform
 from firn.bucket.base import Bucket
 from firn.concurrency.prefetch import ahead
-from firn.deferred import DeferredModule
 from firn.errors import InvalidInputError
 from firn.journal.columns import join
 from firn.journal.model import ColumnTypes, DataFile
 from firn.journal.typenames import quoted
 from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import CLOCK, HIDDEN, KeySpec
-from firn.lake.parquet.source import WHOLE_BYTES, ParquetSource, open_parquet
+from firn.lake.parquet.source import WHOLE_BYTES, RowSource, open_rows
 from firn.lake.partition.partition import directory_of
 from firn.lake.partition.placement import scattered_by
 from firn.lake.read.decode import FileMask, ReadSpec, rows_of
 from firn.lake.read.latest import LatestSpec, fold_files
+from firn.lake.read.placed import parts_of
 from firn.lake.read.read import read_files
 from firn.lake.write.append import target_columns
 from firn.lake.write.sort import sort_keys
@@ -43,11 +43,7 @@ from firn.names import fold
 from firn.predicate.predicate import outline
 
 if TYPE_CHECKING:
-    import pyarrow.parquet as pq
-
     from firn.lake.maintain.matching import Matching
-else:
-    pq = DeferredModule("pyarrow.parquet")
 
 
 @dataclass(frozen=True)
@@ -206,7 +202,7 @@ def replace_task(bucket: Bucket, context: ReplaceContext, task: tuple[DataFile, 
     marker = _marker_of([file], write)
     moves = not set_.isdisjoint(field.source for field in spec.partition.of(file).fields)
     directory = None if moves else directory_of(file, write.namer)
-    with open_parquet(bucket, file) as source:
+    with open_rows(bucket, file) as source:
         tables = matching.in_batches(rows_of(source, read), changes)
         resorts = not set_.isdisjoint(name for name, _ in sort_keys(spec.sort_by, spec.columns))
         order: Order = "sort" if resorts else _order(spec, source)
@@ -228,7 +224,7 @@ def insert_task(bucket: Bucket, context: InsertContext, chosen: pa.Table) -> Tas
 
 def _filter(bucket: Bucket, write: WriteSpec, read: ReadSpec, file: DataFile, stays: str) -> TaskResult:
     read = _had(read, [file])
-    with open_parquet(bucket, file) as source:
+    with open_rows(bucket, file) as source:
         mask = FileMask(source, read, stays)
         if mask.kept == mask.rows:
             return TaskResult(changed=False)
@@ -257,15 +253,14 @@ def _write_in_place(
     return TaskResult(write_batches(bucket, replace(spec, replaces=()), tables, marker=told), in_place=False)
 
 
-def _order(spec: WriteSpec, source: ParquetSource) -> Order:
+def _order(spec: WriteSpec, source: RowSource) -> Order:
     """A part of a file that says it is sorted is sorted too."""
     if not spec.sort_by:
         return "keep"
     ours = sort_keys(spec.sort_by, spec.columns)
-    for group in range(source.metadata.num_row_groups):
-        claimed = source.metadata.row_group(group).sorting_columns
-        if not claimed or pq.SortingColumn.to_ordering(source.schema, claimed) != (tuple(ours), "at_end"):
-            return "sort"
+    wanted = (tuple(ours), "at_end")
+    if any(source.sorting(group) != wanted for group in range(len(source.counts))):
+        return "sort"
     return "sorted"
 
 
@@ -358,7 +353,8 @@ def _in_place_of(write: WriteSpec, files: Sequence[DataFile], *applied: str) -> 
     for text in dict.fromkeys(texts):
         with suppress(InvalidInputError):  # reading the file says that its soft delete can't be evaluated
             shapes[outline(text)] = None
-    return replace(write, replaces=tuple(f.path for f in files), applied=tuple(shapes))
+    replaces = dict.fromkeys(path for file in files for path in parts_of(file))
+    return replace(write, replaces=tuple(replaces), applied=tuple(shapes))
 
 
 def _had(read: ReadSpec, files: Sequence[DataFile]) -> ReadSpec:

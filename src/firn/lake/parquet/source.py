@@ -17,6 +17,7 @@ from firn.deferred import DeferredModule
 from firn.journal.column_entries import ColumnEntries
 from firn.journal.model import DataFile
 from firn.lake.parquet.footer import check_footer, corrupt, data_file, decoding, read_footer
+from firn.lake.parquet.inlined import InlinedSource
 from firn.lake.parquet.schema import leaf_count
 from firn.names import fold
 
@@ -38,7 +39,7 @@ BATCH_ROWS = 131_072
 
 
 class ParquetSource:
-    """One open Parquet object; read by one thread. Made by `open_parquet`."""
+    """One open Parquet object; read by one thread. Made by `open_rows`."""
 
     def __init__(
         self,
@@ -61,6 +62,7 @@ class ParquetSource:
         self._in_place = in_place
         self._threads = threads
         self.metadata: pq.FileMetaData = file.metadata
+        self.counts = [self.metadata.row_group(at).num_rows for at in range(self.metadata.num_row_groups)]
         self.schema: pa.Schema = file.schema_arrow
         ends: list[int] = []
         for field in self.schema:
@@ -103,7 +105,7 @@ class ParquetSource:
                 bytes_in=sum(self.compressed_bytes(group, names) for group in row_groups)
             )
         paths = [self.metadata.schema.column(i).path for name in names for i in self._leaves[name]]
-        missing = sum(self.metadata.row_group(group).num_rows for group in row_groups)
+        missing = sum(self.counts[group] for group in row_groups)
         with decoding(self._bucket, self._key):
             for batch in self._file.iter_batches(
                 BATCH_ROWS, row_groups=list(row_groups), columns=paths, use_threads=self._threads
@@ -120,6 +122,11 @@ class ParquetSource:
             chunks = [self._chunk(g, i) for g in row_groups for name in names for i in self._leaves[name]]
             self._ranges.load(_merged(chunks))
 
+    def sorting(self, row_group: int) -> Any:
+        """The order that a row group says it is in, as (columns, where nulls are); None if it says nothing."""
+        claimed = self.metadata.row_group(row_group).sorting_columns
+        return pq.SortingColumn.to_ordering(self.schema, claimed) if claimed else None
+
     def compressed_bytes(self, row_group: int, names: Sequence[str]) -> int:
         """Bytes of these columns in the file."""
         return sum(self._chunk(row_group, i)[1] for name in names for i in self._leaves[name])
@@ -130,6 +137,9 @@ class ParquetSource:
         if column.dictionary_page_offset is not None and 0 < column.dictionary_page_offset < start:
             start = column.dictionary_page_offset
         return start, column.total_compressed_size
+
+
+RowSource = ParquetSource | InlinedSource
 
 
 class RangedFile(io.RawIOBase):
@@ -189,17 +199,23 @@ class RangedFile(io.RawIOBase):
 
 
 @contextmanager
-def open_parquet(bucket: Bucket, file: DataFile, *, body: bytes | None = None) -> Iterator[ParquetSource]:
-    """Open a data file, or its `body` where that was fetched already.
+def open_rows(
+    bucket: Bucket, file: DataFile, *, body: bytes | None = None
+) -> Iterator[RowSource]:
+    """Open a data file, or its `body` where that was fetched already, or rows that stand in a log.
 
     A directory of this machine is read in place, files below 64 KiB whole. Elsewhere: 1 GET up to 8 MiB; above
-    that 1 ranged GET for the footer (2 if it has more than 128 KiB), and then those that `ParquetSource` makes.
+    that 1 ranged GET for the footer (2 if it has more than 128 KiB), and then those that `ParquetSource` makes. Rows
+    of a log cost nothing more.
 
     Raises:
         ObjectNotFoundError: there is no such object.
         CorruptObjectError: it isn't Parquet, not all of it, or its footer isn't the one that was written
             (`crc` in the file's extra); reading it later may raise this too.
     """
+    if file.inlined is not None:
+        yield InlinedSource(bucket, file)
+        return
     with data_file(bucket, file.path), _opened(bucket, file, body) as source:
         yield source
 

@@ -92,7 +92,9 @@ def parse_dir(directory: str) -> dict[str, str | None]:
 
 def directory_of(file: DataFile, places: Places) -> str:
     """The partition directory of a data file. A registered file lies elsewhere: its marker tells the partition
-    that it belongs to."""
+    that it belongs to. Placed rows of logs know theirs."""
+    if file.extra is not None and "directory" in file.extra:
+        return str(file.extra["directory"])
     found = places.directory_of(file.path)
     return dir_of((file.extra or {}).get("part") or {}) if found is None else found
 
@@ -100,7 +102,7 @@ def directory_of(file: DataFile, places: Places) -> str:
 def values_of(file: DataFile, places: Places) -> dict[str, str | None]:
     """A file's partition values: from its marker where it has them, else from its path."""
     part = (file.extra or {}).get("part")
-    return dict(part) if part else parse_dir(places.directory_of(file.path) or "")
+    return dict(part) if part else parse_dir(directory_of(file, places))
 
 
 _HASH = re.compile(re.escape(HASHED) + "[0-9a-f]{32}")

@@ -55,7 +55,7 @@ class LakeRead:
             table.bucket,
             table.name,
             snapshot.version,
-            tuple(scan.files() if table.keys is None else scan.snapshot.files),
+            tuple(scan.files() if table.keys is None else scan.placed_files),
             scan.read_spec(),
             table.partition_spec,
             table.places,

@@ -19,7 +19,7 @@ from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes, DataFile, Snapshot
 from firn.journal.naming import PLAIN, Naming
 from firn.lake.parquet.bloom import row_group_blooms
-from firn.lake.parquet.source import BATCH_ROWS, ParquetSource
+from firn.lake.parquet.source import BATCH_ROWS, RowSource
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.prune.prune import Pruner
 from firn.lake.prune.soft_deletes import columns_of_deletes, deletes_by_name, living
@@ -71,7 +71,7 @@ class _View:
     """One open file as a spec reads it: `known` are the columns that predicates may use, those of the table and, as
     soft deletes mean the file's own, these too, under names with a `~` before."""
 
-    def __init__(self, source: ParquetSource, spec: ReadSpec) -> None:
+    def __init__(self, source: RowSource, spec: ReadSpec) -> None:
         self.source, self.loose, self._defaults = source, spec.loose, spec.naming.defaults
         self.known: ColumnTypes = {**spec.columns, **spec.table_columns}
         self.reads = dict(source.reads)
@@ -142,19 +142,19 @@ class _View:
         return self.source.folded.get(fold(name))
 
 
-def rows_of(source: ParquetSource, spec: ReadSpec) -> Iterator[pa.Table]:
+def rows_of(source: RowSource, spec: ReadSpec) -> Iterator[pa.Table]:
     """The rows that `spec` asks for, in tables of at most `BATCH_ROWS` rows, none of them empty."""
     with _naming(source):
         view = _View(source, spec)
         where = view.living(spec.where)
         if where is None:
-            for run in _runs(source, range(source.metadata.num_row_groups), view.present(spec.columns)):
+            for run in _runs(source, range(len(source.counts)), view.present(spec.columns)):
                 yield from view.tables(run, spec.columns)
         else:
             yield from _matching_rows(view, spec, _Test(view, spec, where))
 
 
-def picked_rows(source: ParquetSource, spec: ReadSpec, picked: pa.BooleanArray) -> Iterator[pa.Table]:
+def picked_rows(source: RowSource, spec: ReadSpec, picked: pa.BooleanArray) -> Iterator[pa.Table]:
     """Those of a file's picked rows that `spec` asks for. Row groups without a picked row, or whose statistics
     exclude the predicate, aren't read."""
     view = _View(source, spec)
@@ -163,7 +163,7 @@ def picked_rows(source: ParquetSource, spec: ReadSpec, picked: pa.BooleanArray) 
     if spec.where is not None:
         where = _predicate(spec.where, tuple(known.items()))
         columns.update({name: known[name] for name in known if name in where.columns})
-    counts = [source.metadata.row_group(g).num_rows for g in range(source.metadata.num_row_groups)]
+    counts = source.counts
     starts = [sum(counts[:group]) for group in range(len(counts))]
     verdicts: list[bool | None] = [None for _ in counts]
     if spec.where is not None:
@@ -184,10 +184,10 @@ class FileMask:
     """Which rows of a file stay: those for which `stays` is true, and that no soft delete took. Told from the
     predicates' columns alone; the others are read only if asked for."""
 
-    def __init__(self, source: ParquetSource, spec: ReadSpec, stays: str) -> None:
+    def __init__(self, source: RowSource, spec: ReadSpec, stays: str) -> None:
         self._view = view = _View(source, spec)
         self._spec = spec
-        counts = [source.metadata.row_group(g).num_rows for g in range(source.metadata.num_row_groups)]
+        counts = source.counts
         with _naming(source):
             where = view.living(stays)
             test = _Test(view, spec, stays if where is None else where)
@@ -284,13 +284,13 @@ def _masked(tables: Iterable[pa.Table], mask: pa.ChunkedArray) -> Iterator[pa.Ta
             yield table if count == table.num_rows else table.filter(part)
 
 
-def _runs(source: ParquetSource, groups: Iterable[int], names: Sequence[str]) -> Iterator[list[int]]:
+def _runs(source: RowSource, groups: Iterable[int], names: Sequence[str]) -> Iterator[list[int]]:
     run: list[int] = []
     size = rows = 0
     for group in groups:
         run.append(group)
         size += source.compressed_bytes(group, names)
-        rows += source.metadata.row_group(group).num_rows
+        rows += source.counts[group]
         if size >= RUN_BYTES or rows >= RUN_ROWS:
             yield run
             run, size, rows = [], 0, 0
@@ -302,12 +302,12 @@ def _verdicts(view: _View, where: str, tested: ColumnTypes, wanted: Sequence[str
     """For each row group whether all of its rows match, none, or perhaps some (None): by its statistics, and then
     by the Bloom filters of those in doubt. `wanted` are all columns that will be read of them."""
     source = view.source
-    groups = range(source.metadata.num_row_groups)
+    groups = range(len(source.counts))
     if len(groups) < 2 and not source.blooms:
         return [None for _ in groups]  # the file's own statistics have been looked at
     pruner = _pruner(where, tuple(view.known.items()))
     names = view.exact(tested)
-    counts = [source.metadata.row_group(group).num_rows for group in groups]
+    counts = source.counts
     stats = []
     verdicts: list[bool | None] = []
     for group in groups:
@@ -339,7 +339,7 @@ def _pruner(where: str, columns: tuple[tuple[str, str], ...]) -> Pruner:
 
 
 @contextmanager
-def _naming(source: ParquetSource) -> Iterator[None]:
+def _naming(source: RowSource) -> Iterator[None]:
     """Let errors about values say which file holds them."""
     try:
         yield

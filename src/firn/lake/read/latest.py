@@ -28,7 +28,7 @@ from firn.journal.model import ColumnTypes, DataFile, Places
 from firn.journal.naming import PLAIN, Naming
 from firn.lake.definition.keys import CLOCK, DELETED, HIDDEN, Flags, KeySpec, newest
 from firn.lake.parquet.footer import data_file, missing
-from firn.lake.parquet.source import WHOLE_BYTES, open_parquet
+from firn.lake.parquet.source import WHOLE_BYTES, open_rows
 from firn.lake.partition.partition import PartitionSpec, directory_of
 from firn.lake.partition.placement import is_scattered
 from firn.lake.prune.prune import Pruner
@@ -37,7 +37,7 @@ from firn.lake.read.read import lumps_of, read_files, read_table
 from firn.predicate.predicate import Predicate
 
 if TYPE_CHECKING:
-    from firn.lake.parquet.source import ParquetSource
+    from firn.lake.parquet.source import RowSource
 
 KEPT_BYTES = 64 << 20
 """Small files of a group that are kept between the two passes, so that each costs one GET."""
@@ -250,17 +250,21 @@ class _Opener:
         self._kept: dict[str, bytes] = {}
         self._room = KEPT_BYTES
 
-    def each(self, files: Sequence[DataFile]) -> Iterator[tuple[DataFile, ParquetSource]]:
+    def each(self, files: Sequence[DataFile]) -> Iterator[tuple[DataFile, RowSource]]:
         """The files in their order, each open until the next."""
         for lump in lumps_of(self._bucket, files):
             bodies = {file.path: self._kept[file.path] for file in lump if file.path in self._kept}
             bodies.update(self._fetched([file for file in lump if file.path not in bodies]))
             for file in lump:
-                with open_parquet(self._bucket, file, body=bodies.get(file.path)) as source:
+                with open_rows(self._bucket, file, body=bodies.get(file.path)) as source:
                     yield file, source
 
     def _fetched(self, files: Sequence[DataFile]) -> Iterator[tuple[str, bytes]]:
-        small = [f for f in files if f.size <= WHOLE_BYTES and self._bucket.local_path(f.path) is None]
+        small = [
+            f
+            for f in files
+            if f.inlined is None and f.size <= WHOLE_BYTES and self._bucket.local_path(f.path) is None
+        ]
         blobs = self._bucket.get_many([f.path for f in small]) if small else []
         for file, blob in zip(small, blobs, strict=True):
             if blob is None:

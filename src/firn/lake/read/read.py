@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from firn.arrow.types import arrow_schema, columns_of
 from firn.bucket.base import Bucket
 from firn.deferred import DeferredModule
+from firn.journal.inlined import InlinedRows, joined
 from firn.journal.model import DataFile
 from firn.lake.parquet.footer import data_file, missing, read_footer
-from firn.lake.parquet.source import SMALL_BYTES, WHOLE_BYTES, open_parquet
+from firn.lake.parquet.source import SMALL_BYTES, WHOLE_BYTES, open_rows
 from firn.lake.read.decode import ReadSpec, rows_of
 from firn.predicate.stats import from_metadata
 
@@ -53,15 +54,16 @@ def read_file(bucket: Bucket, file: DataFile, spec: ReadSpec) -> Iterator[pa.Tab
         CorruptObjectError: it is truncated or damaged, or a soft delete on it can't be evaluated.
         InvalidInputError: a value in it doesn't fit the table's type.
     """
-    with open_parquet(bucket, file) as source:
+    with open_rows(bucket, file) as source:
         yield from rows_of(source, spec)
 
 
 def read_files(bucket: Bucket, files: Sequence[DataFile], spec: ReadSpec) -> Iterator[pa.Table]:
     """`read_file` of several files, one after the other; small ones are fetched many at a time, so that a
-    thousand of them cost a thousand GETs but not as many round trips. 8 MiB more memory than `read_file`."""
+    thousand of them cost a thousand GETs but not as many round trips. 8 MiB more memory than `read_file`. Rows of
+    logs come last, as those of one file where their logs are alike."""
     for lump in lumps_of(bucket, files):
-        if len(lump) == 1 or bucket.local_path(lump[0].path):
+        if len(lump) == 1 or bucket.local_path(lump[0].path) or lump[0].inlined is not None:
             for file in lump:
                 yield from read_file(bucket, file, spec)
             continue
@@ -69,7 +71,7 @@ def read_files(bucket: Bucket, files: Sequence[DataFile], spec: ReadSpec) -> Ite
             if blob is None:
                 with data_file(bucket, file.path):
                     raise missing(bucket, file.path)
-            with open_parquet(bucket, file, body=blob.data) as source:
+            with open_rows(bucket, file, body=blob.data) as source:
                 yield from rows_of(source, spec)
 
 
@@ -144,8 +146,39 @@ def _is_finer(kind: pa.DataType) -> bool:
     )
 
 
+def united(files: Sequence[DataFile]) -> list[DataFile]:
+    """The files, and after them the rows of logs, those of logs that are read alike as of one: to read a thousand
+    logs' rows then costs little more than a single one's."""
+    alike: dict[Any, list[DataFile]] = {}
+    found = []
+    for file in files:
+        if file.inlined is None:
+            found.append(file)
+        elif isinstance(file.inlined, InlinedRows):
+            reads = tuple((name, tuple(own)) for name, own in file.reads.items())
+            key = tuple(file.inlined.columns.items()), reads, tuple(file.odd), file.deletes
+            alike.setdefault(key, []).append(file)
+        else:
+            alike[file.path] = [file]
+    for parts in alike.values():
+        if len(parts) == 1:
+            found += parts
+            continue
+        rows = joined([part.inlined for part in parts])
+        extra = {**(parts[0].extra or {}), "rows": rows.count, "inlined": rows}
+        found.append(parts[0]._replace(size=sum(part.size for part in parts), extra=extra))
+    return found
+
+
 def lumps_of(bucket: Bucket, files: Sequence[DataFile]) -> list[list[DataFile]]:
-    """The files in their order, small ones together that are worth fetching together, or decoding by one thread."""
+    """The files in their order, small ones together that are worth fetching together, or decoding by one thread; then
+    rows of logs."""
+    every = united(files)
+    inlined = [[file] for file in every if file.inlined is not None]
+    return [*_lumps_of(bucket, [file for file in every if file.inlined is None]), *inlined]
+
+
+def _lumps_of(bucket: Bucket, files: Sequence[DataFile]) -> list[list[DataFile]]:
     lumps: list[list[DataFile]] = []
     room = 0
     for file in files:
@@ -159,7 +192,7 @@ def lumps_of(bucket: Bucket, files: Sequence[DataFile]) -> list[list[DataFile]]:
 
 
 def arrow_schema_of(metadata: pq.FileMetaData) -> pa.Schema:
-    """The schema as `open_parquet` reads it: INT96 timestamps as microseconds."""
+    """The schema as `open_rows` reads it: INT96 timestamps as microseconds."""
     empty = pa.BufferReader(b"")
     with pq.ParquetFile(empty, metadata=metadata, coerce_int96_timestamp_unit="us") as file:
         return file.schema_arrow

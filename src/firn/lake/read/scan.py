@@ -32,7 +32,8 @@ from firn.lake.read.latest import (
     read_groups,
     read_latest,
 )
-from firn.lake.read.read import count_rows, read_file, read_table
+from firn.lake.read.placed import parts_of, placed
+from firn.lake.read.read import count_rows, read_file, read_table, united
 from firn.predicate.predicate import Predicate
 from firn.units import size_text
 
@@ -149,10 +150,9 @@ class Scan:
 
     def groups(self) -> list[VersionGroup]:
         """The files to be read, those that may share keys together. For tables with a key."""
-        files = self.snapshot.files
         assert self.table.keys is not None
         return plan_groups(
-            files,
+            self.placed_files,
             places=self.table.places,
             keys=self.table.keys,
             predicate=self.predicate,
@@ -160,6 +160,12 @@ class Scan:
             spec=self.table.partition_spec,
             naming=self.snapshot.naming,
         )
+
+    @cached_property
+    def placed_files(self) -> tuple[DataFile, ...]:
+        """The snapshot's files, and the rows of logs as files of their partitions."""
+        snapshot = self.snapshot
+        return placed(self.table, snapshot).files
 
     def latest_spec(self) -> LatestSpec:
         """The spec by which a task reads one group of this scan; picklable."""
@@ -176,8 +182,9 @@ class Scan:
             physical: also where columns are called otherwise in files; `definition()` tells how.
 
         Raises:
-            UnsupportedError: some of the files have soft deletes, which other engines don't know, values that are
-                set aside, or columns that are called otherwise there, or that they lack though they have a default.
+            UnsupportedError: some rows stand in logs still. Or some of the files have soft deletes, which other engines
+                don't know, values that are set aside, or columns that are called otherwise there, or that they lack
+                though they have a default.
 
         Example:
             >>> import duckdb, firn, tempfile
@@ -188,6 +195,12 @@ class Scan:
             [(1, None), (2, 'y')]
         """
         files = self.files()
+        if waiting := [f for f in files if f.inlined is not None]:
+            raise UnsupportedError(
+                f"{self.table.name}: {sum(f.rows or 0 for f in waiting):,} rows of {_logs_of(waiting):,} commits are "
+                "still in the log, where other engines don't find them. Call merge(only='inlined') first, which writes "
+                "them into files; or read through Firn."
+            )
         marked = [f for f in files if f.deletes]
         if marked:
             raise UnsupportedError(
@@ -226,7 +239,7 @@ class Scan:
         parts: list[Iterator[pa.Table]]
         if self.table.keys is None:
             spec = self.read_spec()
-            parts = [read_file(bucket, file, spec) for file in self.files()]
+            parts = [read_file(bucket, file, spec) for file in united(self.files())]
         else:
             latest = self.latest_spec()
             parts = [read_latest(bucket, group, latest) for group in self.groups()]
@@ -288,7 +301,7 @@ class Scan:
         if self.at is not None or self._pinned:
             return False
         self._snapshot = None
-        for name in ("columns", "predicate", "pruner"):
+        for name in ("columns", "predicate", "pruner", "placed_files"):
             self.__dict__.pop(name, None)
         return True
 
@@ -408,8 +421,10 @@ class Scan:
 
     def explain(self) -> str:
         """Describe for a person what the scan reads: version, columns, predicate, files kept and pruned."""
-        kept = self.files()
-        everything = self.snapshot.files
+        told = self.files()
+        kept = [f for f in told if f.inlined is None]
+        inlined = [f for f in told if f.inlined is not None]
+        everything = [f for f in self.snapshot.files if f.inlined is None]
         size = sum(f.size for f in kept)
         total = sum(f.size for f in everything)
         lines = [
@@ -419,6 +434,9 @@ class Scan:
             *([] if self.limit is None else [f"  limit      {self.limit:,} rows, the first that are read"]),
             f"  files      {len(kept)} of {len(everything)}, {size:,} of {total:,} bytes",
         ]
+        if inlined:
+            rows = sum(f.rows or 0 for f in inlined)
+            lines.append(f"  inlined    {rows:,} rows in {_logs_of(inlined):,} commits")
         lines += [f"  warning    {text}" for text in self.snapshot.warnings]
         for f in kept[:10]:
             marks = f", {len(f.deletes)} soft deletes" if f.deletes else ""
@@ -426,6 +444,11 @@ class Scan:
         if len(kept) > 10:
             lines.append(f"    … and {len(kept) - 10} more")
         return "\n".join(lines)
+
+
+def _logs_of(files: Sequence[DataFile]) -> int:
+    """How many logs these rows stand in."""
+    return len({path for file in files for path in parts_of(file)})
 
 
 def _installed(library: str) -> None:

@@ -20,6 +20,7 @@ from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import check_columns
 from firn.lake.partition.placement import refuse_moves
 from firn.lake.results import AppendResult
+from firn.lake.write.inline import Batches, inlined
 from firn.lake.write.sort import unknown_order
 from firn.lake.write.write import WriteSpec, write_batches
 from firn.names import fold
@@ -41,7 +42,7 @@ def append(
         return AppendResult(seen, 0, 0, 0, duplicate=True)
     for attempt in range(ATTEMPTS):
         ticket = table.journal.begin_append()
-        written, repeatable = write(table, data, ticket.namer, query=query)
+        written, repeatable = write(table, data, ticket.namer, query=query, inline=True)
         if not written.files and batch_id is None:
             return AppendResult(table.journal.snapshot().version, 0, 0, 0)
         commit = Commit(
@@ -70,9 +71,11 @@ def write(
     *,
     query: str | None = None,
     aside: frozenset[str] = frozenset(),
+    inline: bool = False,
 ) -> tuple[Written, bool]:
     """Write `data` as files that nobody sees yet; also whether `data` can be written once more. `aside`: columns that
-    hold what was set aside, which the commit's schema doesn't tell.
+    hold what was set aside, which the commit's schema doesn't tell. With `inline` few rows are only encoded, for their
+    log to hold them, if the table wants that.
 
     Schema conflicts are refused before anything is uploaded.
     """
@@ -88,14 +91,18 @@ def write(
     seen, columns = agreed_columns(seen, known, incoming, began, rows.schema.names)
     spec = WriteSpec.of(seen, columns, namer, aside=aside, texts=_texts(rows, incoming))
     spec = spec.checking(seen.definition, {**known.columns, **columns})
+    batches: Batches = rows.batches()
+    limit = seen.definition.inline if inline else 0
     try:
-        return Written(
-            write_batches(table.bucket, spec, rows.batches()), columns, spec.naming
-        ), rows.repeatable
+        part = None
+        if limit:
+            part, batches = inlined(spec, batches, limit)
+        files = write_batches(table.bucket, spec, batches) if part is None else [part]
+        return Written(files, columns, spec.naming), rows.repeatable
     except InvalidInputError:
         # Others may have let the column take any text meanwhile.
         if spec.texts and rows.repeatable and table.journal.known(since=began).columns != known.columns:
-            return write(table, rows, namer, aside=aside)
+            return write(table, rows, namer, aside=aside, inline=inline)
         raise
 
 
@@ -239,4 +246,5 @@ def _transformed(rows: InputRows, query: str, known: ColumnTypes) -> InputRows:
 
 
 def _result(version: str, files: Sequence[DataFile]) -> AppendResult:
-    return AppendResult(version, len(files), sum(f.rows or 0 for f in files), sum(f.size for f in files))
+    count = sum(f.inlined is None for f in files)
+    return AppendResult(version, count, sum(f.rows or 0 for f in files), sum(f.size for f in files))

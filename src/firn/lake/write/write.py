@@ -157,7 +157,7 @@ def write_batches(
         InvalidInputError: a value doesn't fit its column's type, or rows have no column at all.
         CheckFailedError: a row fails one of `spec.checks`.
     """
-    rows = _conformed(spec, batches)
+    rows = conformed(spec, batches)
     keys = sort_keys(spec.sort_by, spec.columns)
     with _Files(bucket, spec, keys) as files:
         if spec.partition.fields or keys or spec.keys:
@@ -196,7 +196,9 @@ def write_partition(
         return files.finish()
 
 
-def _conformed(spec: WriteSpec, batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Table]:
+def conformed(spec: WriteSpec, batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Table]:
+    """The rows under the columns to be written, with defaults, and having passed the checks; errors of
+    `write_batches`."""
     known = {fold(name) for name in spec.columns}
     defaults = {name: text for name, text in spec.naming.defaults.items() if name in spec.columns}
     for batch in batches:

@@ -3,6 +3,7 @@
     line 0       {"v": 1, "sch": 1, "f": F, "t": MS[, "tmb": T], "firn": {"v": 1, "id": NONCE, "crc": …, "head": …}}
     line 1       {"column": "TYPE", …}
     line 2       {"firn": NOTES}                       the slot that the reference never parses
+    line 3       {"firn": {"inline": ROWS}}            still the slot, of an append whose rows stand in the log
     lines T…F-1  {"p": "…/_log/….jsonl", "t": MS}      tombstones of logs
     lines F…     {"p": "….parquet", "b": BYTES, "t": MS[, "tmb": MS][, "firn": EXTRA]}
 
@@ -18,20 +19,22 @@ import gc
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 
 from firn.errors import CorruptObjectError, UnsupportedError
+from firn.journal.inlined import ROWS, InlinedRows
 from firn.journal.model import ColumnTypes, DataFile
 
 FORMAT_VERSION = 1  # frozen: the reference's `v`
 NOTES_VERSION = 1  # frozen: of everything under a "firn" key
 DEFINITION = "definition"  # frozen
-KNOWN_FEATURES: frozenset[str] = frozenset((DEFINITION,))
+INLINE = "inline"  # frozen
+KNOWN_FEATURES: frozenset[str] = frozenset((DEFINITION, INLINE))
 """The features that a header's `need` may name. `definition`: the notes hold the table's definition as it was
-altered, or markers have `types` of columns that aren't read under their name."""
+altered, or markers have `types` of columns that aren't read under their name. `inline`: the log holds rows."""
 _HEADER_KEYS = frozenset(("v", "sch", "f", "t", "tmb", "firn"))
 _EXTRAS_BEFORE_HEAD = frozenset(("v", "id", "crc", "need"))
 _HEAD = b',"head":'
@@ -43,6 +46,7 @@ class Log:
 
     `notes` is Firn's slot: `op`, `batch` (id), `complete` (True: this log names every path of the logs it
     tombstones), `batches` (ids carried from tombstoned logs → [version, t]), `past` (their history), counts.
+    `inlined` are the rows that stand in it, in a line of `inlined_bytes`.
     """
 
     name: str
@@ -54,6 +58,8 @@ class Log:
     notes: Mapping[str, Any] = field(default_factory=dict)
     nonce: str = ""
     need: tuple[str, ...] = ()
+    inlined: InlinedRows | None = None
+    inlined_bytes: int = 0
 
     @property
     def order(self) -> tuple[int, str]:
@@ -79,9 +85,27 @@ def replaced_names(logs: Iterable[Log]) -> set[str]:
     return {key.rpartition("/")[2] for log in logs if log.notes.get("complete") for key in log.tombstones}
 
 
+def inlined_line(rows: InlinedRows) -> bytes:
+    """The line of the slot that holds rows."""
+    return orjson.dumps({"firn": {INLINE: rows.to_json()}})
+
+
+def with_part(log: Log, key: str, *, clocked: bool) -> Log:
+    """The log with its rows, if it has any, as a file of it: they are read as one. `key` is the log's; with `clocked`
+    the rows have the commit's clock."""
+    if log.inlined is None:
+        return log
+    extra: dict[str, Any] = {"rows": log.inlined.count, "inlined": log.inlined}
+    if clocked:
+        extra["clock"] = f"{log.name.removesuffix('.jsonl')}#000000"
+    return replace(log, files=(DataFile(key + ROWS, log.inlined_bytes, log.t, extra),))
+
+
 def encode(log: Log) -> bytes:
     """The object's bytes, deterministic for equal logs."""
     lines = [orjson.dumps(dict(log.columns)), orjson.dumps({"firn": dict(log.notes)})]
+    if log.inlined is not None:
+        lines.append(inlined_line(log.inlined))
     first_tombstone = 1 + len(lines)
     lines += [orjson.dumps({"p": p, "t": t}) for p, t in log.tombstones.items()]
     first_file = 1 + len(lines)
@@ -190,6 +214,10 @@ def _assemble(name: str, data: bytes, lines: Sequence[Any], where: str) -> Log:
         notes: dict[str, Any] = {}
         for line in lines[sch + 1 : first_tombstone]:
             notes.update(line.get("firn") or {})
+        inlined, size = None, 0
+        if INLINE in notes:
+            inlined = InlinedRows.from_json(notes.pop(INLINE), columns, where)
+            size = max(map(len, data.split(b"\n")[sch + 1 : first_tombstone]))
         tombstones: dict[str, int] = {}
         for entry in lines[first_tombstone:first_file]:
             path, time = entry["p"], entry["t"]
@@ -209,7 +237,9 @@ def _assemble(name: str, data: bytes, lines: Sequence[Any], where: str) -> Log:
     if not isinstance(columns, dict):
         raise _damaged(where, f"line {sch}, the schema, is not a JSON object")
     need = tuple(extras.get("need") or ())
-    return Log(name, t, columns, files, dead, tombstones, notes, extras.get("id", ""), need)
+    return Log(
+        name, t, columns, files, dead, tombstones, notes, extras.get("id", ""), need, inlined, size
+    )
 
 
 def _damaged(where: str, why: str) -> CorruptObjectError:

@@ -155,7 +155,6 @@ class MaintenanceSession:
             nonce=secrets.token_hex(16),
             log_key={n: info.key for n, info in self.loaded.listed.items()},
             modified={n: info.modified_ms for n, info in self.loaded.listed.items()},
-            fold_all=commit.op == "merge",
         )
         log = self.table.with_definition(log)
         revived = [file for file in commit.adds if file.path in self.state.dead]

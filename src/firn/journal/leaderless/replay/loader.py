@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from firn.bucket.base import Bucket, ObjectInfo
 from firn.clock import Clock
 from firn.errors import StoreUnavailableError
-from firn.journal.leaderless.format.codec import Log, decode_many, replaced_names
+from firn.journal.leaderless.format.codec import Log, decode_many, replaced_names, with_part
 from firn.journal.leaderless.format.layout import LogName, TableLayout, parse_log_name
 from firn.journal.leaderless.replay import checkpoint
 
@@ -39,10 +39,10 @@ class Loaded:
 
 
 class LogLoader:
-    """Reads a table's logs, keeping decoded ones by (name, etag) for the next load."""
+    """Reads a table's logs, keeping decoded ones by (name, etag) for the next load. `clocked`: the table has a key."""
 
-    def __init__(self, bucket: Bucket, layout: TableLayout, clock: Clock) -> None:
-        self.bucket, self.layout, self.clock = bucket, layout, clock
+    def __init__(self, bucket: Bucket, layout: TableLayout, clock: Clock, *, clocked: bool = False) -> None:
+        self.bucket, self.layout, self.clock, self.clocked = bucket, layout, clock, clocked
         self._cache: dict[tuple[str, str], Log] = {}
         self._mutex = threading.Lock()
         self.highest_ms = 0
@@ -173,7 +173,10 @@ class _Attempt:
         return rest
 
     def _keep(self, bodies: Sequence[tuple[str, bytes, str]]) -> None:
-        self.logs.update((log.name, log) for log in decode_many(bodies))
+        key, clocked = self.loader.layout.log_key, self.loader.clocked
+        self.logs.update(
+            (log.name, with_part(log, key(log.name), clocked=clocked)) for log in decode_many(bodies)
+        )
 
 
 def write_checkpoint(loader: LogLoader) -> int:

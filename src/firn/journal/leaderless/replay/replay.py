@@ -14,6 +14,7 @@ from firn.journal.columns import join
 from firn.journal.entries import NAME, Entries
 from firn.journal.leaderless.format.codec import DEFINITION, Log, replaced_names
 from firn.journal.leaderless.format.layout import version_of
+from firn.journal.inlined import ROWS
 from firn.journal.model import LACKING, ColumnTypes, Commit, DataFile, Snapshot, with_clocks, with_types
 
 EMPTY_VERSION = "0"
@@ -104,9 +105,19 @@ def fold(logs: Iterable[Log], rules: Rules = _PLAIN) -> ReplayedState:
     if definition:  # else no column is called otherwise
         noted = {physical: name for log in reversed(ordered) for physical, name in names_of(log).items()}
         rules = replace(rules.altered(definition), noted=noted)
+    if any(log.inlined is not None for log in ordered):
+        _end_replaced_rows(ordered, files, dead)
     agreement = _agreed(ordered, files, dead, rules)
     _note_types(ordered, agreement, files)
     return ReplayedState(ordered, agreement, files, dead, definition, noted)
+
+
+def _end_replaced_rows(logs: Sequence[Log], files: Mapping[str, DataFile], dead: dict[str, int]) -> None:
+    """Rows that stand in a log are dead since another log replaced it."""
+    for log in logs:
+        for key, t in log.tombstones.items():
+            if (path := key + ROWS) in files:
+                dead[path] = min(t, dead.get(path, t))
 
 
 def definition_in(logs: Iterable[Log]) -> Entries:
@@ -189,15 +200,20 @@ def maintenance_log(
     nonce: str,
     log_key: Mapping[str, str],
     modified: Mapping[str, int],
-    fold_all: bool,
 ) -> Log:
     """The log that makes `commit` true: tombstones, carried markers, new files (rules 10 to 12).
 
-    `log_key` and `modified` give each listed log's key and last-modified by name. With `fold_all` every log is
-    replaced, else those that name a removed file. Every path of a tombstoned log is carried, in its replayed state,
-    not in that log's own: else its other partitions vanish at cleanup, or removed files come back.
+    `log_key` and `modified` give each listed log's key and last-modified by name. Logs are replaced that name a removed
+    file; by a merge all, but for those whose rows it doesn't remove. Every path of a tombstoned log is
+    carried, in its replayed state, not in that log's own: else its other partitions vanish at cleanup, or removed files
+    come back. Rows that stand in a log have no path to be carried: its tombstone ends them.
     """
     removed = set(commit.removes)
+
+    def leaves_rows(log: Log) -> bool:
+        """Whether rows of it, which nothing would have any more, live on."""
+        return any(f.inlined is not None and f.path not in removed and f.path not in state.dead for f in log.files)
+
     stored, beside = state.agreement.stored, state.agreement.beside
     columns = {name: kind for name, kind in stored.items() if name not in beside}
     columns.update({name: kind for name, kind in commit.columns.items() if name not in beside})
@@ -208,7 +224,8 @@ def maintenance_log(
     replaced = [
         log
         for log in state.logs
-        if log.name not in already and (fold_all or any(f.path in touched for f in log.files))
+        if log.name not in already
+        and (any(f.path in touched for f in log.files) or (commit.op == "merge" and not leaves_rows(log)))
     ]
     # Files that are carried on may have columns whose values are others' by now.
     had = {column for log in replaced if log.files for column in log.columns}
@@ -218,8 +235,8 @@ def maintenance_log(
         tombstones.setdefault(log_key[log.name], t)
     paths: dict[str, None] = {}
     for log in replaced:
-        paths.update(dict.fromkeys(f.path for f in log.files))
-    paths.update(dict.fromkeys(commit.removes))
+        paths.update(dict.fromkeys(f.path for f in log.files if f.inlined is None))
+    paths.update(dict.fromkeys(p for p in commit.removes if state.files[p].inlined is None))
     buried = burials(state.logs, modified)
     files: list[DataFile] = []
     dead: dict[str, int] = {}
@@ -308,7 +325,7 @@ def _notes(commit: Commit, replaced: Sequence[Log], t: int) -> dict[str, Any]:
             past.append(past_line(log))
     past.sort(key=lambda line: (line[1], line[0]))
     notes: dict[str, Any] = {"op": commit.op, "complete": True, "adds": len(commit.adds)}
-    notes["removes"] = len(commit.removes)
+    notes["removes"] = sum(not path.endswith(ROWS) for path in commit.removes)
     if commit.batch_id is not None:
         notes["batch"] = commit.batch_id
     if commit.summary:

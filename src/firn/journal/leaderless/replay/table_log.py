@@ -81,7 +81,7 @@ class TableLog:
         self._settings = self.created_settings = settings or LeaderlessSettings()
         self.clock: Clock = clock or SystemClock()
         self.lock, self.renew_in_background = lock, renew_in_background
-        self.loader = LogLoader(self.log_bucket, self.layout, self.clock)
+        self.loader = LogLoader(self.log_bucket, self.layout, self.clock, clocked=bool(self.rules.key))
         self.known_columns = ColumnsMemory(
             self.loader, self.fold, lambda: self.rules, lambda: self.settings, self.check_there
         )

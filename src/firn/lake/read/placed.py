@@ -1,0 +1,149 @@
+"""Rows of logs as files of their partitions, in memory alone: as changes and reads by key need them.
+
+The rows of one log may be of many partitions, and many logs hold rows of one. `placed` decodes them all and deals them
+out, so that each partition has one more file, which knows the parts that its rows are of. See
+docs/design/0018-inlined-rows.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from firn.arrow.engine import row_mask
+from firn.arrow.types import arrow_schema
+from firn.deferred import DeferredModule
+from firn.journal.model import ColumnTypes, DataFile, Snapshot
+from firn.lake.context import LakeContext
+from firn.lake.definition.keys import CLOCK, KeySpec, newest
+from firn.lake.partition.partition import is_told_by_path
+from firn.lake.read.decode import ReadSpec
+from firn.lake.read.read import read_file, united
+from firn.predicate.predicate import Predicate
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = DeferredModule("pyarrow.compute")
+
+_PART = "~part"
+"""The column that says which part a row is of, by number. No column of a table is called so."""
+
+
+def placed(table: LakeContext, snapshot: Snapshot, where: str | None = None) -> Snapshot:
+    """The snapshot with the rows of its logs as files of their partitions, each of them once. Free of requests.
+
+    Args:
+        table: as it is in the snapshot.
+        where: only those of logs that have a row for which this is true; the rows of other logs are left out.
+    """
+    parts = [file for file in snapshot.files if file.inlined is not None]
+    if not parts:
+        return snapshot
+    files = tuple(file for file in snapshot.files if file.inlined is None)
+    rows = _rows_of(table, parts, ReadSpec.of(snapshot))
+    beside = [name for name in snapshot.aside if any(name in part.reads for part in parts)]
+    columns = {n: kind for n, kind in snapshot.columns.items() if n not in snapshot.aside or n in beside}
+    if where is not None:
+        text = Predicate.parse(where, snapshot.columns).sql
+        mask = row_mask(rows, text, types=snapshot.columns)
+        hit = np.unique(rows[_PART].filter(mask).to_numpy())
+        rows = rows.filter(pc.is_in(rows[_PART], pa.array(hit)))
+        left = set(hit.tolist())
+    else:
+        left = set(range(len(parts)))
+    types = {name: columns[name] for name in beside}
+    rows = rows.select([*columns, _PART])
+    found = [
+        _file(table, parts, directory, values, here, columns, types)
+        for directory, values, here in table.partition_spec.split(rows)
+    ]
+    # Rows that soft deletes took leave logs of which no row is anywhere; they go with the others.
+    told = {path for file in found for path in parts_of(file)}
+    if rest := [parts[at].path for at in sorted(left) if parts[at].path not in told]:
+        if not found:
+            found = [_file(table, parts, "", {}, rows.slice(0, 0), columns, types)]
+        extra = {**(found[0].extra or {})}
+        found[0] = found[0]._replace(extra={**extra, "parts": (*extra["parts"], *rest)})
+    return replace(snapshot, files=(*files, *found))
+
+
+def parts_of(file: DataFile) -> tuple[str, ...]:
+    """The paths that a commit removes with a file: of a placed one those of its parts."""
+    return (file.extra or {}).get("parts") or (file.path,)
+
+
+def _rows_of(table: LakeContext, parts: Sequence[DataFile], spec: ReadSpec) -> pa.Table:
+    """The rows of all parts, with the numbers of these."""
+    numbers = {part.path: at for at, part in enumerate(parts)}
+    tables = []
+    for file in united([part for part in parts if not part.deletes]):
+        alike = [part for part in parts if not part.deletes and _alike(part, file)]
+        at = np.repeat([numbers[part.path] for part in alike], [part.rows or 0 for part in alike])
+        tables.append(_numbered(list(read_file(table.bucket, file, spec)), spec.columns, at))
+    for part in parts:
+        if part.deletes:
+            here = list(read_file(table.bucket, part, spec))
+            at = np.repeat(numbers[part.path], sum(each.num_rows for each in here))
+            tables.append(_numbered(here, spec.columns, at))
+    rows = pa.concat_tables(tables)
+    return rows if len(tables) == 1 else rows.sort_by(_PART)
+
+
+def _alike(part: DataFile, file: DataFile) -> bool:
+    """Whether a part is among those that `united` made this file of."""
+    return (
+        part.inlined.columns == file.inlined.columns
+        and list(part.inlined.columns) == list(file.inlined.columns)
+        and part.reads == file.reads
+        and part.odd == file.odd
+    )
+
+
+def _numbered(tables: Sequence[pa.Table], columns: ColumnTypes, at: Any) -> pa.Table:
+    rows = pa.concat_tables(tables) if tables else arrow_schema(columns).empty_table()
+    return rows.append_column(_PART, pa.array(at, pa.int64()))
+
+
+def _file(
+    table: LakeContext,
+    parts: Sequence[DataFile],
+    directory: str,
+    values: dict[str, str | None],
+    rows: pa.Table,
+    columns: ColumnTypes,
+    types: ColumnTypes,
+) -> DataFile:
+    """The rows of one partition as a file."""
+    own = np.unique(rows[_PART].to_numpy()) if rows.num_rows else []
+    mine = [parts[at] for at in own]
+    extra: dict[str, Any] = {"parts": tuple(part.path for part in mine), "directory": directory}
+    if table.partition_spec.fields:
+        extra["spec"] = table.partition_spec.id
+        if not is_told_by_path(values):
+            extra["part"] = values
+    if types:
+        extra["types"] = dict(types)
+    if table.keys is not None:
+        rows = _newest(rows, parts, table.keys.bound(columns))
+        clocks = [part.clocks[0] for part in mine if part.clocks is not None]
+        extra["clocks"] = [min(clocks), max(clocks)]
+    rows = rows.drop_columns([_PART])
+    first = mine[0].path if mine else parts[0].path
+    path = "/".join([first, *([directory] if directory else []), "rows"])
+    size = rows.nbytes
+    return DataFile(path, size, parts[0].created_ms, {**extra, "rows": rows.num_rows, "inlined": rows})
+
+
+def _newest(rows: pa.Table, parts: Sequence[DataFile], keys: KeySpec) -> pa.Table:
+    """The newest version of each key, with its clock."""
+    clocks = [part.clocks[1] if part.clocks is not None else "" for part in parts]
+    order = np.argsort(np.argsort(np.array(clocks), kind="stable"), kind="stable")
+    numbers = rows[_PART].to_numpy()
+    flags = newest(rows, keys, order[numbers])
+    clock = pa.array(clocks).take(pa.array(numbers))
+    return rows.append_column(CLOCK, clock).filter(pa.array(flags))
