@@ -28,6 +28,7 @@ import firn
 from firn.bucket.base import BytesLike
 from firn.database.writer_tables import WriterTables
 from firn.journal.definition import definition_key
+from firn.journal.inlined import InlinedRows
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.format import layout
 from firn.journal.manifest import ManifestJournal, SSTInfo, View
@@ -170,6 +171,10 @@ def _life_of_a_table() -> dict[str, str]:
     texts["cleaned"] = bucket.get(log_key).data.decode()
     texts["sweep"] = bucket.get(journal.layout.horizon_key).data.decode()
     texts["keys"] = "\n".join(store.keys())
+    values = [[979509300000000, 982849320000000], ["DTW", None], [66, 95]]
+    few = DataFile("", 0, 0, {"rows": 2, "inlined": InlinedRows(COLUMNS, values, 2)})
+    version = journal.begin_append().commit(Commit("append", [few], columns=COLUMNS))
+    texts["inlined"] = bucket.get(f"prod/flights/_log/{version}.jsonl").data.decode()
     return texts
 
 
@@ -214,6 +219,13 @@ def _prices() -> str:
     charge("write a checkpoint of 9 logs", table, table.checkpoint)
     table = opened()
     charge("open the table with the checkpoint", table, table.snapshot)
+    table = firn.connect(f"{name}/inline").create_table(
+        "t", partition_by=["k"], properties={"inline": "64KB"}
+    )
+    charge("append 20 rows to the log, the first", table, lambda: table.append(rows))
+    charge("append 20 rows to the log", table, lambda: table.append(rows))
+    charge("read these 40 rows, with their logs", table, lambda: table.scan().to_arrow())
+    charge("write them into 2 files", table, lambda: table.merge(only="inlined"))
     return "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import duckdb
 import pyarrow as pa
@@ -108,8 +108,10 @@ class KeyedTableMachine(RuleBasedStateMachine):
         self.batches: set[str] = set()
         self.last = ""
 
-    @initialize(spec=st.sampled_from(sorted(SPECS)), by=st.booleans())
-    def create(self, spec: str, by: bool) -> None:
+    @initialize(
+        spec=st.sampled_from(sorted(SPECS)), by=st.booleans(), inline=st.sampled_from([0, 200, "64KB"])
+    )
+    def create(self, spec: str, by: bool, inline: int | str) -> None:
         self.key, partition = SPECS[spec]
         self.spec, self.by = spec, by
         parsed = PartitionSpec.parse(partition, COLUMNS)
@@ -119,14 +121,18 @@ class KeyedTableMachine(RuleBasedStateMachine):
             columns=COLUMNS,
             partition=parsed,
             sort_by=("s desc",) if by else tuple(self.key),
-            properties={"delete_retention": "1000d"},
+            properties={"delete_retention": "1000d", "inline": inline},
             keys=keys,
         )
         self.table = self._open(LeaderlessJournal)
 
     def _open(self, kind: type[LeaderlessJournal]) -> LakeTable:
         journal = kind(
-            self.bucket, "db/t", rules=Rules(COLUMNS), clock=self.bucket.clock, renew_in_background=False
+            self.bucket,
+            "db/t",
+            rules=Rules(COLUMNS, key=tuple(self.key), version_by="v" if self.by else None),
+            clock=self.bucket.clock,
+            renew_in_background=False,
         )
         return LakeTable(self.bucket, "db/t", self.definition, journal, InProcess(LocalRunner(threads=1)))
 
@@ -302,9 +308,9 @@ class KeyedTableMachine(RuleBasedStateMachine):
 
     # -- keeping
 
-    @rule(size=st.sampled_from(["1KB", "128MB"]))
-    def merge(self, size: str) -> None:
-        self._committed(self.table.merge(target_size=size).version)
+    @rule(size=st.sampled_from(["1KB", "128MB"]), only=st.sampled_from([None, None, "inlined"]))
+    def merge(self, size: str, only: Literal["inlined"] | None) -> None:
+        self._committed(self.table.merge(target_size=size, only=only).version)
 
     @rule()
     def checkpoint(self) -> None:
@@ -317,7 +323,7 @@ class KeyedTableMachine(RuleBasedStateMachine):
     @rule()
     def sweep_at_once(self) -> None:
         self.table.sweep(older_than="0s", orphans="0s")
-        live = {f.path for f in self.table.snapshot().files}
+        live = {f.path for f in self.table.snapshot().objects}
         assert {info.key for info in self.bucket.list(f"{self.table.prefix}/_data/").objects} == live
         self.versions.clear()
 

@@ -19,12 +19,13 @@ from firn.errors import CorruptObjectError
 from firn.journal.inlined import InlinedRows
 from firn.journal.typenames import Decimal, Enum, List, Map, Scalar, Struct, Type, parse
 
-_PLAIN = frozenset(
-    """BOOLEAN TINYINT SMALLINT INTEGER BIGINT UTINYINT USMALLINT UINTEGER UBIGINT VARCHAR JSON UUID""".split()
-)
+_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
+_PLAIN = frozenset((*_INTEGERS, "BOOLEAN", "VARCHAR", "JSON", "UUID"))
 _COUNTED: Mapping[str, pa.DataType] = {
     "DATE": pa.int32(),
-    **dict.fromkeys(("TIME", "TIME_NS", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), pa.int64()),
+    **dict.fromkeys(
+        ("TIME", "TIME_NS", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), pa.int64()
+    ),
     **dict.fromkeys(("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS"), pa.int64()),
 }
 """Types whose values are counts of a unit, and the integers that hold them."""
@@ -48,8 +49,12 @@ def has_json(kind: str) -> bool:
 
 def _has_json(kind: Type) -> bool:
     if isinstance(kind, Scalar):
-        return kind.name in _PLAIN or kind.name in _COUNTED or kind.name in _FLOATS or kind.name in _WHOLE or (
-            kind.name == "BLOB"
+        return (
+            kind.name in _PLAIN
+            or kind.name in _COUNTED
+            or kind.name in _FLOATS
+            or kind.name in _WHOLE
+            or (kind.name == "BLOB")
         )
     if isinstance(kind, List):
         return _has_json(kind.item)

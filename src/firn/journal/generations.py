@@ -1,9 +1,9 @@
 """Which generation of its name a table is: how many tables of the name were dropped before it, of whatever kind.
 
 Requests that a process had under way for a dropped table land under the old generation's names, where the next
-table never looks. A definition has the generation, also that of a dropped table
-(`firn.database.kinds.definitions`). Earlier versions kept the count of some kinds in `_firn/generations/<table>` of
-the database, which is read where a definition may not tell.
+table never looks: directories of the second table of a name on end in `~` and its generation. A definition has the
+generation, also that of a dropped table (`firn.database.kinds.definitions`). Earlier versions kept the count of some
+kinds in `_firn/generations/<table>` of the database, which is read where a definition may not tell.
 """
 
 from __future__ import annotations
@@ -15,6 +15,27 @@ import orjson
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.errors import CorruptObjectError, ObjectNotFoundError
+
+
+def directory(name: str, generation: int) -> str:
+    """A table's directory.
+
+    >>> directory("_log", 0), directory("_log", 2)
+    ('_log', '_log~2')
+    """
+    return f"{name}~{generation}" if generation else name
+
+
+def generation_of(found: str, name: str) -> int | None:
+    """The generation of the table that has a directory of this name; None if it is another one.
+
+    >>> generation_of("_log", "_log"), generation_of("_log~2", "_log"), generation_of("_data", "_log")
+    (0, 2, None)
+    """
+    base, tilde, number = found.partition("~")
+    if base != name or (tilde and not number.isdecimal()):
+        return None
+    return int(number or 0)
 
 
 @dataclass(frozen=True)

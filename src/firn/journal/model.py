@@ -60,7 +60,7 @@ class DataFile(NamedTuple):
 
     @property
     def inlined(self) -> Any:
-        """The rows themselves, where they stand in a log and not in a file: `InlinedRows`, or placed ones as Arrow."""
+        """The rows themselves, where they stand in a log and not in a file: `InlinedRows`, or Arrow if placed."""
         return None if self.extra is None else self.extra.get("inlined")
 
     @property
@@ -258,7 +258,7 @@ def with_clocks(commit: Commit, clock: str) -> Sequence[DataFile]:
 
 @dataclass(frozen=True)
 class CommitInfo:
-    """One line of `history()`."""
+    """One line of `history()`. `bytes_added` are those of files, or of rows that stand in the log itself."""
 
     version: str
     time: datetime
@@ -268,6 +268,11 @@ class CommitInfo:
     rows_added: int | None
     bytes_added: int
     summary: Mapping[str, Any]
+
+    @property
+    def inlined(self) -> bool:
+        """Whether its rows came without a file."""
+        return self.files_added == 0 and bool(self.rows_added)
 
 
 SUMMARY_TEXTS = ("where", "query", "statement", "on", "to")

@@ -52,7 +52,9 @@ def print_commits(database: Database, table: LakeTable, asked: LogOptions) -> No
             history = [c for c in history if c.time.timestamp() * 1000 <= until.time_ms]
     history = newest(history, asked.limit)
     if asked.json:
-        output.document({"table": table.name, "history": [output.plain(c) for c in history]})
+        output.document(
+            {"table": table.name, "history": [{**output.plain(c), "inlined": c.inlined} for c in history]}
+        )
         return
     lines = [_commit_line(c) for c in history]
     console = output.stdout()
@@ -88,7 +90,7 @@ def _commit_line(c: CommitInfo) -> tuple[str, ...]:
         c.op,
         f"+{c.files_added:,} -{c.files_removed:,}",
         "" if c.rows_added is None else f"+{c.rows_added:,}",
-        output.size(c.bytes_added) if c.files_added else "",
+        output.size(c.bytes_added) if c.files_added or c.inlined else "",
         c.version,
         detail(c.summary),
     )

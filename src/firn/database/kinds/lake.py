@@ -32,8 +32,7 @@ from firn.errors import (
     UnsupportedError,
 )
 from firn.journal.definition import definition_key
-from firn.journal.directories import generation_of
-from firn.journal.generations import Generations
+from firn.journal.generations import Generations, generation_of
 from firn.journal.leaderless import LeaderlessJournal, LeaderlessSettings
 from firn.journal.leaderless.format.layout import FIRN_DIR, LOG_DIR
 from firn.journal.leaderless.replay.damaged_logs import sort_logs

@@ -134,6 +134,7 @@ def _log(name: str, data: bytes) -> Decoded:
         if lines[number]:
             notes = _line(lines, number, found).get("firn")
             if isinstance(notes, dict):
+                _rows(notes.pop("inline", None), lines, schema, found)
                 _notes(notes, found)
     _tombstones(lines, first_tombstone, first_file, found)
     _files(lines, first_file, found)
@@ -167,6 +168,20 @@ def _line(lines: list[bytes], number: int, found: Decoded) -> dict[str, Any]:
 def _columns(lines: list[bytes], schema: int, found: Decoded) -> None:
     columns = _line(lines, schema, found)
     found.sections["columns"] = [f"{name}  {kind}" for name, kind in columns.items()]
+
+
+def _rows(inline: Any, lines: list[bytes], schema: int, found: Decoded) -> None:
+    """The rows that stand in a log, as it has them."""
+    if inline is None:
+        return
+    try:
+        names = list(orjson.loads(lines[schema]))
+        found.sections["rows"] = [
+            orjson.dumps(dict(zip(names, row, strict=True))).decode()
+            for row in zip(*inline["v"], strict=True)
+        ]
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        found.problems.append(f"its rows can't be shown: {error!r}")
 
 
 def _notes(notes: dict[str, Any], found: Decoded) -> None:

@@ -10,13 +10,14 @@ from datetime import datetime, timezone
 
 import orjson
 
+from firn.arrow.json_columns import column_of
 from firn.bucket.base import ObjectInfo
 from firn.errors import CorruptObjectError, FirnError, ObjectNotFoundError, UnsupportedError
 from firn.inspect.fsck.files import Expected, check_files
 from firn.inspect.fsck.findings import Finding, Findings, TableCheck, conflicts, of_error, shared_names, shown
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.append import claimed_log
-from firn.journal.leaderless.format.codec import Log, decode
+from firn.journal.leaderless.format.codec import Log, decode, with_part
 from firn.journal.leaderless.format.layout import parse_log_name
 from firn.journal.leaderless.maintain.lease import LockState
 from firn.journal.leaderless.replay import checkpoint
@@ -93,7 +94,12 @@ def _logs(journal: LeaderlessJournal, found: Findings) -> tuple[list[Log], Bodie
         name, where = layout.log_name(key), bucket.uri(key)
         bodies[name, blob.info.etag] = blob.data
         try:
-            logs.append(decode(name, blob.data, where=where))
+            log = decode(name, blob.data, where=where)
+            if log.inlined is not None:
+                found.count("logs with rows", 1)
+                for column in log.inlined.columns:
+                    column_of(log.inlined, column)
+            logs.append(log)
         except CorruptObjectError as error:
             what = str(error).removeprefix(where).lstrip(":, ").partition(". ")[0].rstrip(".")
             found.problem(where, what, _REMEDY)
@@ -125,7 +131,8 @@ def _carried_badly(log: Log, logs: Sequence[Log], journal: LeaderlessJournal) ->
 
 def _folded(journal: LeaderlessJournal, logs: Sequence[Log], found: Findings) -> ReplayedState | None:
     try:
-        state = journal.fold(logs)
+        key, clocked = journal.layout.log_key, bool(journal.rules.key)
+        state = journal.fold([with_part(log, key(log.name), clocked=clocked) for log in logs])
         where = journal.log_bucket.uri(journal.layout.log_prefix)
         found.add(*conflicts(where, state.agreement.conflicts), *shared_names(where, state.agreement.naming))
         return state
@@ -137,7 +144,7 @@ def _folded(journal: LeaderlessJournal, logs: Sequence[Log], found: Findings) ->
 def _files(journal: LeaderlessJournal, state: ReplayedState, found: Findings, footers: bool) -> None:
     bucket, layout = journal.bucket, journal.layout
     listed: dict[str, ObjectInfo] = {i.key: i for i in bucket.list(layout.data_prefix).objects}
-    live = [f for path, f in state.files.items() if path not in state.dead]
+    live = [f for path, f in state.files.items() if path not in state.dead and f.inlined is None]
     check_files(bucket, [Expected(f, "live") for f in live], listed, found, footers=footers)
     waiting = [i for key, i in listed.items() if key in state.dead]
     loose = [i for key, i in listed.items() if key not in state.files]

@@ -12,8 +12,8 @@ from firn.journal.writer.federation.federation import Union, WriterInfo
 from firn.journal.writer.journal import WriterJournal
 from firn.lake.maintain.plan import plan_folds, plan_merge
 from firn.lake.partition.placement import is_scattered
-from firn.lake.results import Partition
 from firn.lake.read.placed import placed
+from firn.lake.results import Partition
 from firn.lake.table import LakeTable
 
 CHANGES_DATA = ("merge", "rewrite", "delete", "remove", "overwrite", "restore", "forget")

@@ -13,6 +13,7 @@ COLOURS = {
     "append": "#4c8dd6",
     "register": "#35a5b5",
     "merge": "#35a36f",
+    "fold": "#7cc49f",
     "rewrite": "#e08a2e",
     "delete": "#d8574f",
     "remove": "#c05a9a",

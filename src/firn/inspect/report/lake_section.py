@@ -37,6 +37,9 @@ def lake_section(table: LakeTable) -> Section:
         "commits": f"{commits:,}",
         "all objects": size_text(sum(weight for _, weight in facts.stored.values())),
     }
+    if waiting := [f for f in facts.snapshot.files if f.inlined is not None]:
+        rows = sum(f.rows or 0 for f in waiting)
+        numbers["rows still in the log"] = f"{rows:,}, of {len(waiting):,} commits"
     panels = []
     if len(facts.points) > 1:
         panels.append(panel("Rows and files over time", history_chart(facts.points)))

@@ -24,7 +24,12 @@ from firn.errors import (
     StoreError,
 )
 from firn.journal.leaderless.format.codec import INLINE, Log, decode, encode
-from firn.journal.leaderless.format.layout import new_log_name, parse_log_name, version_of
+from firn.journal.leaderless.format.layout import (
+    new_log_name,
+    parse_log_name,
+    schema_mark,
+    version_of,
+)
 from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.model import Commit, with_clocks
 from firn.journal.sealed import seal, unseal
@@ -136,10 +141,16 @@ def append_log(commit: Commit, ms: int) -> Log:
         notes["summary"] = dict(commit.summary)
     if commit.names:
         notes["names"] = dict(commit.names)
-    name = new_log_name(ms, maintenance=False)
+    name = new_log_name(ms, maintenance=False, schema=schema_mark(commit.columns, commit.names))
     if inlined is not None:
         return Log(
-            name, ms, commit.columns, notes=notes, nonce=secrets.token_hex(16), need=(INLINE,), inlined=inlined
+            name,
+            ms,
+            commit.columns,
+            notes=notes,
+            nonce=secrets.token_hex(16),
+            need=(INLINE,),
+            inlined=inlined,
         )
     adds = with_clocks(commit, version_of(name))
     return Log(name, ms, commit.columns, adds, notes=notes, nonce=secrets.token_hex(16))

@@ -30,7 +30,7 @@ from firn.errors import (
     StoreUnavailableError,
     UnsupportedError,
 )
-from firn.journal.directories import directory
+from firn.journal.generations import directory
 from firn.journal.manifest.pointer_store import StoredPointer
 
 MAX_ITEM_BYTES: Final = 400_000

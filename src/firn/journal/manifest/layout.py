@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from firn.bucket.keys import key_below
 from firn.errors import InvalidInputError
-from firn.journal.directories import directory
+from firn.journal.generations import directory
 
 DIGITS = 18  # frozen
 LARGEST = 10**DIGITS - 1

@@ -13,7 +13,7 @@ from firn.bucket.base import Bucket
 from firn.bucket.conditional import create, swap
 from firn.bucket.presence import find
 from firn.errors import StoreUnavailableError
-from firn.journal.directories import generation_of
+from firn.journal.generations import generation_of
 from firn.journal.manifest.layout import METADATA_DIR, ManifestLayout
 
 

@@ -142,6 +142,8 @@ class LakeDefinition:
     @property
     def inline(self) -> int:
         """Bytes of rows up to which an append leaves them in its log."""
+        if self.shared or self.journal != "leaderless":
+            return 0
         return parse_size(self.setting("inline") or 0)
 
     @property
@@ -384,8 +386,8 @@ def check_properties(
             parse_size(properties[name])
     if (inline := parse_size(properties.get("inline") or 0)) > MOST_INLINED:
         raise InvalidInputError(
-            f"table property inline is {properties['inline']!r}; it can be 1 MB at most: larger appends are better off "
-            "in files."
+            f"table property inline is {properties['inline']!r}; it can be 1 MB at most: larger appends are better "
+            "off in files."
         )
     if inline and properties.get("shared"):
         raise InvalidInputError(

@@ -77,7 +77,9 @@ def merge(
     if only not in (None, "inlined"):
         raise InvalidInputError(f"only={only!r}: merge only knows 'inlined', the rows that stand in logs.")
     if only is not None and (query is not None or respec):
-        raise InvalidInputError("merge(only='inlined') writes rows of logs as they are: leave query and respec out.")
+        raise InvalidInputError(
+            "merge(only='inlined') writes rows of logs as they are: leave query and respec out."
+        )
     given = None if target_size is None else parse_size(target_size)
     if given is not None and given <= 0:
         raise InvalidInputError(f"target_size is {target_size!r}; it must be positive.")
@@ -98,7 +100,9 @@ def merge(
         files = dict.fromkeys(f.path for g in groups for f in g.files) | dict.fromkeys(
             f.path for f in in_partitions(table, snapshot, partitions) if f.inlined is not None
         )
-        return planned(op, FileChange(removes=[f for f in snapshot.files if f.path in files], foreign=foreign))
+        return planned(
+            op, FileChange(removes=[f for f in snapshot.files if f.path in files], foreign=foreign)
+        )
     with table.journal.exclusive(op) as session:
         snapshot = session.snapshot
         table = table.at(snapshot)

@@ -321,7 +321,9 @@ def _published(
     summary = {**said, **{f"rows_{verb}": counts[action] for action, verb in _VERBS.items()}}
     changed = bool(change.adds or change.removes)
     staging.check_age()
-    result = publish(table, session, snapshot, op, change, summary) if changed else nothing(op, change.foreign)
+    result = (
+        publish(table, session, snapshot, op, change, summary) if changed else nothing(op, change.foreign)
+    )
     return replace(
         result,
         rows_inserted=counts["insert"],

@@ -38,10 +38,10 @@ def plan_merge(
     """Group each partition's small files into merges of about `target_size` bytes.
 
     `whole` takes all files of a partition, whatever their sizes: custom queries aggregate over all of it.
-    Rows of logs are always taken. A file with soft deletes is, too, alone and large as it may be: until it is written anew each
-    reader pays for them, and who merges and sweeps expects deleted rows to be gone from the store. A partition
-    with nothing to gain isn't in the plan. `respec` is the id of the spec by which rows of all others are dealt out
-    anew.
+    Rows of logs are always taken. So is a file with soft deletes, alone and large as it may be: until it is written
+    anew each reader pays for them, and who merges and sweeps expects deleted rows to be gone from the store. A
+    partition with nothing to gain isn't in the plan. `respec` is the id of the spec by which rows of all others are
+    dealt out anew.
     """
     by_place: dict[tuple[str, str], list[DataFile]] = defaultdict(list)
     for file in files:

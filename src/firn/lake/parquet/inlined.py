@@ -18,7 +18,7 @@ BATCH_ROWS = 131_072
 
 
 class InlinedSource:
-    """The rows of a `DataFile` that is `inlined`; columns are decoded when they are asked for. See `ParquetSource`."""
+    """The rows of a `DataFile` that is `inlined`; columns are decoded when asked for. See `ParquetSource`."""
 
     def __init__(self, bucket: Bucket, data: DataFile) -> None:
         rows = data.inlined

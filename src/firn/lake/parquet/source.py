@@ -199,9 +199,7 @@ class RangedFile(io.RawIOBase):
 
 
 @contextmanager
-def open_rows(
-    bucket: Bucket, file: DataFile, *, body: bytes | None = None
-) -> Iterator[RowSource]:
+def open_rows(bucket: Bucket, file: DataFile, *, body: bytes | None = None) -> Iterator[RowSource]:
     """Open a data file, or its `body` where that was fetched already, or rows that stand in a log.
 
     A directory of this machine is read in place, files below 64 KiB whole. Elsewhere: 1 GET up to 8 MiB; above

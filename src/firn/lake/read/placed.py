@@ -1,7 +1,7 @@
 """Rows of logs as files of their partitions, in memory alone: as changes and reads by key need them.
 
-The rows of one log may be of many partitions, and many logs hold rows of one. `placed` decodes them all and deals them
-out, so that each partition has one more file, which knows the parts that its rows are of. See
+The rows of one log may be of many partitions, and many logs hold rows of one. `placed` decodes them all and deals
+them out, so that each partition has one more file, which knows the parts that its rows are of. See
 docs/design/0018-inlined-rows.md.
 """
 
@@ -119,8 +119,7 @@ def _file(
     types: ColumnTypes,
 ) -> DataFile:
     """The rows of one partition as a file."""
-    own = np.unique(rows[_PART].to_numpy()) if rows.num_rows else []
-    mine = [parts[at] for at in own]
+    mine = [parts[at] for at in np.unique(rows[_PART].to_numpy())]
     extra: dict[str, Any] = {"parts": tuple(part.path for part in mine), "directory": directory}
     if table.partition_spec.fields:
         extra["spec"] = table.partition_spec.id

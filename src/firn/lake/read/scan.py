@@ -182,9 +182,9 @@ class Scan:
             physical: also where columns are called otherwise in files; `definition()` tells how.
 
         Raises:
-            UnsupportedError: some rows stand in logs still. Or some of the files have soft deletes, which other engines
-                don't know, values that are set aside, or columns that are called otherwise there, or that they lack
-                though they have a default.
+            UnsupportedError: some rows stand in logs still. Or some of the files have soft deletes, which other
+                engines don't know, values that are set aside, or columns that are called otherwise there, or that
+                they lack though they have a default.
 
         Example:
             >>> import duckdb, firn, tempfile
@@ -198,8 +198,8 @@ class Scan:
         if waiting := [f for f in files if f.inlined is not None]:
             raise UnsupportedError(
                 f"{self.table.name}: {sum(f.rows or 0 for f in waiting):,} rows of {_logs_of(waiting):,} commits are "
-                "still in the log, where other engines don't find them. Call merge(only='inlined') first, which writes "
-                "them into files; or read through Firn."
+                "still in the log, where other engines don't find them. Call merge(only='inlined') first, which "
+                "writes them into files; or read through Firn."
             )
         marked = [f for f in files if f.deletes]
         if marked:

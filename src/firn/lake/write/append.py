@@ -74,8 +74,8 @@ def write(
     inline: bool = False,
 ) -> tuple[Written, bool]:
     """Write `data` as files that nobody sees yet; also whether `data` can be written once more. `aside`: columns that
-    hold what was set aside, which the commit's schema doesn't tell. With `inline` few rows are only encoded, for their
-    log to hold them, if the table wants that.
+    hold what was set aside, which the commit's schema doesn't tell. With `inline` few rows are only encoded, for
+    their log to hold them, if the table wants that.
 
     Schema conflicts are refused before anything is uploaded.
     """

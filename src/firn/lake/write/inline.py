@@ -26,8 +26,8 @@ Batches: TypeAlias = Iterable[pa.RecordBatch | pa.Table]
 
 
 def inlined(spec: WriteSpec, batches: Batches, limit: int) -> tuple[DataFile | None, Batches]:
-    """The rows as what stands in a log of at most `limit` bytes of them, None if they don't fit or have a type without
-    a form in JSON; and the batches for a writer of files. Rows that no later fold could write are refused.
+    """The rows as what stands in a log of at most `limit` bytes of them, None if they don't fit or have a type
+    without a form in JSON; and the batches for a writer of files. Rows that no later fold could write are refused.
 
     Raises:
         What `write_batches` does.

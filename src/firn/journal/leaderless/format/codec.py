@@ -212,12 +212,13 @@ def _assemble(name: str, data: bytes, lines: Sequence[Any], where: str) -> Log:
             raise ValueError("line numbers out of range")
         columns = lines[sch]
         notes: dict[str, Any] = {}
-        for line in lines[sch + 1 : first_tombstone]:
-            notes.update(line.get("firn") or {})
         inlined, size = None, 0
-        if INLINE in notes:
-            inlined = InlinedRows.from_json(notes.pop(INLINE), columns, where)
-            size = max(map(len, data.split(b"\n")[sch + 1 : first_tombstone]))
+        for at, line in enumerate(lines[sch + 1 : first_tombstone], sch + 1):
+            own = line.get("firn") or {}
+            if INLINE in own:
+                inlined, size = InlinedRows.from_json(own[INLINE], columns, where), len(data.split(b"\n")[at])
+            else:
+                notes.update(own)
         tombstones: dict[str, int] = {}
         for entry in lines[first_tombstone:first_file]:
             path, time = entry["p"], entry["t"]
@@ -237,9 +238,7 @@ def _assemble(name: str, data: bytes, lines: Sequence[Any], where: str) -> Log:
     if not isinstance(columns, dict):
         raise _damaged(where, f"line {sch}, the schema, is not a JSON object")
     need = tuple(extras.get("need") or ())
-    return Log(
-        name, t, columns, files, dead, tombstones, notes, extras.get("id", ""), need, inlined, size
-    )
+    return Log(name, t, columns, files, dead, tombstones, notes, extras.get("id", ""), need, inlined, size)
 
 
 def _damaged(where: str, why: str) -> CorruptObjectError:

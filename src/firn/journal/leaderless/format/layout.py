@@ -19,11 +19,14 @@ import hashlib
 import re
 import secrets
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from firn.journal.directories import directory
+import orjson
+
+from firn.journal.generations import directory
 from firn.journal.model import ColumnTypes
 
 LOG_DIR = "_log"  # frozen
@@ -31,6 +34,7 @@ DATA_DIR = "_data"  # frozen
 FIRN_DIR = "_firn"  # frozen
 _SUFFIX = ".jsonl"  # frozen
 
+_MARKED = re.compile(r"-[0-9a-f]{16}-([0-9a-f]{16})\.jsonl$")
 _MS_NAME = re.compile(r"(\d{13,16})_(m_)?(.+)\.jsonl")
 
 
@@ -80,9 +84,34 @@ def _host() -> str:
     return re.sub(r"[^a-z0-9]+", "-", socket.gethostname().lower()).strip("-")[:24] or "host"
 
 
-def new_log_name(ms: int, *, maintenance: bool) -> str:
-    """A name that nobody else makes: 64 random bits, as one host and one millisecond aren't unique."""
-    return f"{ms:013d}_{'m_' if maintenance else ''}{_host()}-{secrets.token_hex(8)}{_SUFFIX}"
+def new_log_name(ms: int, *, maintenance: bool, schema: str = "") -> str:
+    """A name that nobody else makes: 64 random bits, as one host and one millisecond aren't unique. An append's ends
+    in the mark of its `schema`."""
+    mark = f"-{schema}" if schema else ""
+    return f"{ms:013d}_{'m_' if maintenance else ''}{_host()}-{secrets.token_hex(8)}{mark}{_SUFFIX}"
+
+
+def schema_mark(columns: ColumnTypes, names: Mapping[str, str]) -> str:
+    """The mark by which appenders know a log's schema without reading it: a hash of its schema line, and of what it
+    says how new columns are called.
+
+    >>> schema_mark({"n": "BIGINT"}, {}), schema_mark({"n": "BIGINT"}, {"n": "m"})
+    ('5205ba50369550b2', '1d47615da87e5762')
+    """
+    text = orjson.dumps(dict(columns))
+    if names:
+        text += b"\n" + orjson.dumps(dict(names))
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def mark_of(name: str) -> str | None:
+    """The schema's mark in an append log's name; None for one that has none.
+
+    >>> mark_of("1795224444056_web-7-4c7e2b1f90a3d658-5205ba50369550b2.jsonl")
+    '5205ba50369550b2'
+    """
+    found = _MARKED.search(name)
+    return found[1] if found is not None and "_m_" not in name else None
 
 
 def is_maintenance_part(key: str) -> bool:

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from firn.bucket.base import ObjectInfo
+from firn.bucket.presence import find
+from firn.errors import FirnError
 from firn.journal.leaderless.format.layout import is_maintenance_part
 from firn.journal.leaderless.maintain.cleanup import plan_cleanup, run_cleanup
 from firn.journal.leaderless.maintain.session import MaintenanceSession
 from firn.journal.leaderless.replay.horizon import record
+from firn.journal.leaderless.replay.loader import write_checkpoint
 from firn.journal.leaderless.replay.replay import BATCH_MEMORY_MS
 from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.model import SweepReport
@@ -29,7 +32,8 @@ def sweep(
     """Delete what nothing may read. Ages are the table's where they are None; there is a margin for clocks unless the
     grace is 0.
 
-    Cost: 2 LIST sequences + 1 GET an uncached log + 1 HEAD, then 3 PUTs, the deletes, 1 PUT a changed log.
+    Cost: 2 LIST sequences + 1 GET an uncached log + 1 HEAD, then 3 PUTs, the deletes, 1 PUT a changed log. Where logs
+    go, 1 GET more, and what a log checkpoint costs if there is one.
     """
     table = session.table
     now = store_now(session)
@@ -67,9 +71,23 @@ def sweep(
     if report.data_files or report.logs or report.orphans:
         record(table.log_bucket, table.layout, horizon_ms=plan.horizon_ms, report=report, now=latest)
     run_cleanup(table, plan, listed)
+    if plan.logs:
+        _forget_bodies(table)
     table.bucket.delete_many([o.key for o in orphans])
     _delete_old_claims(table, now)
     return report
+
+
+def _forget_bodies(table: TableLog) -> None:
+    """Write the log checkpoint anew, if there is one, without the bodies of logs that are gone: deleted rows may
+    stand in them. If that fails, delete it."""
+    bucket, key = table.log_bucket, table.layout.checkpoint_key
+    if find(bucket, key) is None:
+        return
+    try:
+        write_checkpoint(table.loader)
+    except FirnError:
+        bucket.delete_many([key])
 
 
 def store_now(session: MaintenanceSession) -> int:

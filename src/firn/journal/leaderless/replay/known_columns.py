@@ -9,7 +9,7 @@ from dataclasses import replace
 from firn.journal.agreement import Agreement, Rules, Source, agree
 from firn.journal.entries import Entries
 from firn.journal.leaderless.format.codec import Log, decode
-from firn.journal.leaderless.format.layout import name_of, parse_log_name
+from firn.journal.leaderless.format.layout import mark_of, name_of, parse_log_name
 from firn.journal.leaderless.format.settings import LeaderlessSettings
 from firn.journal.leaderless.replay.loader import LogLoader
 from firn.journal.leaderless.replay.replay import ReplayedState, definition_in, names_of
@@ -37,12 +37,14 @@ class ColumnsMemory:
         self._noted: Mapping[str, str] = {}
         self._after = ""
         self._own: set[str] = set()
+        self._marks: set[str] = set()
         self._read_at = 0.0
         self._mutex = threading.Lock()
 
     def get(self, *, since: float | None = None) -> KnownColumns:
         """The table's columns as appenders know them: refreshed by 1 LIST of newer logs, at most every
-        `refresh_ms`, or if they weren't read after the moment `since`."""
+        `refresh_ms`, or if they weren't read after the moment `since`. 1 GET for each new schema, and for each
+        maintenance log."""
         with self._mutex:
             now = self.clock.monotonic()
             if self._known is None:
@@ -66,6 +68,7 @@ class ColumnsMemory:
         found = self._fold(loaded.logs)
         self._known, self._definition, self._noted = found.agreement, found.definition, found.noted
         self._after = max(loaded.listed, default="")
+        self._marks.update(mark for name in loaded.listed if (mark := mark_of(name)) is not None)
 
     def _read_newer(self, known: Agreement) -> None:
         # From the last one on that was seen: it is there, or maintenance has put a later one.
@@ -80,13 +83,19 @@ class ColumnsMemory:
         parsed = {info.key: parse_log_name(self.layout.log_name(info.key)) for info in listed}
         names = {found.name: info for info in listed if (found := parsed[info.key]) is not None}
         self.loader.saw(max((found.ms or 0 for found in parsed.values() if found is not None), default=0))
-        others = [info for name, info in names.items() if name not in self._own]
+        # A log whose schema was seen before brings nothing new.
+        others = [
+            info
+            for name, info in names.items()
+            if name not in self._own and ((mark := mark_of(name)) is None or mark not in self._marks)
+        ]
         logs = []
         for info, blob in zip(others, self.bucket.get_many([i.key for i in others]), strict=True):
             if blob is not None:
                 name = self.layout.log_name(info.key)
                 logs.append(decode(name, blob.data, where=self.bucket.uri(info.key)))
         self._after = max(names, default=self._after)
+        self._marks.update(mark for name in names if (mark := mark_of(name)) is not None)
         self._own.clear()
         if self._definition.joined(definition_in(logs)) != self._definition:
             self._read_all()

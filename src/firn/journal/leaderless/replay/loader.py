@@ -39,7 +39,7 @@ class Loaded:
 
 
 class LogLoader:
-    """Reads a table's logs, keeping decoded ones by (name, etag) for the next load. `clocked`: the table has a key."""
+    """Reads a table's logs, keeping decoded ones by (name, etag) for the next load. `clocked`: it has a key."""
 
     def __init__(self, bucket: Bucket, layout: TableLayout, clock: Clock, *, clocked: bool = False) -> None:
         self.bucket, self.layout, self.clock, self.clocked = bucket, layout, clock, clocked

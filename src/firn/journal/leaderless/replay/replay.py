@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from firn.journal.agreement import Agreement, Rules, Source, agree
 from firn.journal.columns import join
 from firn.journal.entries import NAME, Entries
+from firn.journal.inlined import ROWS
 from firn.journal.leaderless.format.codec import DEFINITION, Log, replaced_names
 from firn.journal.leaderless.format.layout import version_of
-from firn.journal.inlined import ROWS
 from firn.journal.model import LACKING, ColumnTypes, Commit, DataFile, Snapshot, with_clocks, with_types
 
 EMPTY_VERSION = "0"
@@ -203,16 +203,18 @@ def maintenance_log(
 ) -> Log:
     """The log that makes `commit` true: tombstones, carried markers, new files (rules 10 to 12).
 
-    `log_key` and `modified` give each listed log's key and last-modified by name. Logs are replaced that name a removed
-    file; by a merge all, but for those whose rows it doesn't remove. Every path of a tombstoned log is
-    carried, in its replayed state, not in that log's own: else its other partitions vanish at cleanup, or removed files
-    come back. Rows that stand in a log have no path to be carried: its tombstone ends them.
+    `log_key` and `modified` give each listed log's key and last-modified by name. Logs are replaced that name a
+    removed file; by a merge all, but for those whose rows it doesn't remove. Every path of a tombstoned log is
+    carried, in its replayed state, not in that log's own: else its other partitions vanish at cleanup, or removed
+    files come back. Rows that stand in a log have no path to be carried: its tombstone ends them.
     """
     removed = set(commit.removes)
 
     def leaves_rows(log: Log) -> bool:
         """Whether rows of it, which nothing would have any more, live on."""
-        return any(f.inlined is not None and f.path not in removed and f.path not in state.dead for f in log.files)
+        return any(
+            f.inlined is not None and f.path not in removed and f.path not in state.dead for f in log.files
+        )
 
     stored, beside = state.agreement.stored, state.agreement.beside
     columns = {name: kind for name, kind in stored.items() if name not in beside}
@@ -344,7 +346,8 @@ def past_line(log: Log) -> list[Any]:
     """One commit for `history()`: [version, t, op, files added, removed, rows, bytes, summary]."""
     notes = log.notes
     if "op" in notes:
-        counts = [notes.get("adds", 0), notes.get("removes", 0), notes.get("rows"), notes.get("bytes", 0)]
+        size = log.inlined_bytes or notes.get("bytes", 0)
+        counts = [notes.get("adds", 0), notes.get("removes", 0), notes.get("rows"), size]
         op = notes["op"]
     else:  # the reference's: what is alive and not older than the log itself was added by it
         merged = "_m_" in log.name
