@@ -202,6 +202,11 @@ class KnownColumns:
     naming: Naming = PLAIN
     definition: Entries = field(default_factory=Entries)
 
+    @staticmethod
+    def of(snapshot: Snapshot) -> KnownColumns:
+        """As they are in a snapshot."""
+        return KnownColumns(snapshot.columns, snapshot.naming, snapshot.definition)
+
 
 @dataclass(frozen=True)
 class SoftDelete:

@@ -143,10 +143,12 @@ def plan_write(table: LakeTable, schema: StructType) -> WriteSpec:
         raise SchemaConflictError(
             f"the rows for {table.name} have no column with a type: there is nothing to store"
         )
-    context, columns = agreed_columns(table.context.at(known), known, incoming, began, schema.names)
+    context, columns, all_columns = agreed_columns(
+        table.context.at(known), known, incoming, began, schema.names
+    )
     texts = unchecked(columns_of_schema(schema), incoming)
     spec = WriteSpec.of(context, columns, table.journal.begin_append().namer, texts=texts)
-    return spec.checking(context.definition, {**known.columns, **columns})
+    return spec.checking(context.definition, all_columns)
 
 
 def write_task(

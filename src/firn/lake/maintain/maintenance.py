@@ -320,7 +320,7 @@ def overwrite(
     with table.journal.exclusive("overwrite") as session:
         table = table.at(session.snapshot)
         present = placed(table, session.snapshot)
-        written, _ = write(table, data, session.namer, aside=present.aside)
+        written, _ = write(table, data, session.namer, by=present)
         if where is not None:
             # The new rows may bring columns, all of them the first time, and wider types.
             snapshot, fresh = beside(present, written)

@@ -222,7 +222,7 @@ def _by_key(
     columns: ColumnTypes = {}
     if inserts is not None:
         _refuse_repeated(table, inserts, keys.key, "what is inserted")
-        written, _ = write(table, _insertable(inserts, matching), session.namer, aside=snapshot.aside)
+        written, _ = write(table, _insertable(inserts, matching), session.namer, by=snapshot)
         adds, columns = [*written.files], written.columns
     if updated is not None:
         adds += write_batches(table.bucket, spec, [conform(updated, matching.types)])

@@ -14,7 +14,7 @@ from firn.arrow.texts import checked, unchecked
 from firn.arrow.types import columns_of, conform
 from firn.errors import AppendExpiredError, InvalidInputError, SchemaConflictError, UnsupportedError
 from firn.journal.columns import check_new_names, evolve, of_text
-from firn.journal.model import ColumnTypes, Commit, DataFile, KnownColumns, Namer
+from firn.journal.model import ColumnTypes, Commit, DataFile, KnownColumns, Namer, Snapshot
 from firn.lake.context import LakeContext, Written
 from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import check_columns
@@ -70,27 +70,37 @@ def write(
     namer: Namer,
     *,
     query: str | None = None,
-    aside: frozenset[str] = frozenset(),
+    by: Snapshot | None = None,
     inline: bool = False,
 ) -> tuple[Written, bool]:
-    """Write `data` as files that nobody sees yet; also whether `data` can be written once more. `aside`: columns that
-    hold what was set aside, which the commit's schema doesn't tell. With `inline` few rows are only encoded, for
-    their log to hold them, if the table wants that.
+    """Write `data` as files that nobody sees yet; also whether `data` can be written once more.
+
+    Rows are written by what appenders know of the table, or, of maintenance, `by` the snapshot that it changes: what
+    was known before may call another column by a name. Files of maintenance may have columns, too, that hold what was
+    set aside, which the commit's schema doesn't tell. With `inline` few rows are only encoded, for their log to hold
+    them, if the table wants that.
 
     Schema conflicts are refused before anything is uploaded.
     """
+    aside = frozenset() if by is None else by.aside
     if table.engines.is_dataframe(data):
-        return table.engines.load(table, data, namer=namer, query=query, aside=aside), True
-    began = table.journal.moment()
-    known = table.journal.known()
+        return table.engines.load(table, data, namer=namer, query=query, by=by), True
+    began = table.journal.moment() if by is None else None
+    known = table.journal.known() if by is None else KnownColumns.of(by)
     rows = to_reader(data, known=known.columns)
     if query is not None:
         rows = _transformed(rows, query, known.columns)
     seen = table.at(known)
     incoming = _incoming(seen, known.columns, rows)
-    seen, columns = agreed_columns(seen, known, incoming, began, rows.schema.names)
+    try:
+        seen, columns, all_columns = agreed_columns(seen, known, incoming, began, rows.schema.names)
+    except SchemaConflictError:
+        # What others have altered since may be another column of this name, and values were taken for the former's.
+        if rows.repeatable and _is_older(table, known, began):
+            return write(table, data, namer, query=query, inline=inline)
+        raise
     spec = WriteSpec.of(seen, columns, namer, aside=aside, texts=_texts(rows, incoming))
-    spec = spec.checking(seen.definition, {**known.columns, **columns})
+    spec = spec.checking(seen.definition, all_columns)
     batches: Batches = rows.batches()
     limit = seen.definition.inline if inline else 0
     try:
@@ -101,9 +111,14 @@ def write(
         return Written(files, columns, spec.naming), rows.repeatable
     except InvalidInputError:
         # Others may have let the column take any text meanwhile.
-        if spec.texts and rows.repeatable and table.journal.known(since=began).columns != known.columns:
-            return write(table, rows, namer, aside=aside, inline=inline)
+        if spec.texts and rows.repeatable and _is_older(table, known, began):
+            return write(table, rows, namer, inline=inline)
         raise
+
+
+def _is_older(table: LakeContext, known: KnownColumns, began: float | None) -> bool:
+    """Whether the table has other columns since the append began."""
+    return began is not None and table.journal.known(since=began).columns != known.columns
 
 
 def directories_of(table: LakeContext, data: Any) -> set[str]:
@@ -173,25 +188,27 @@ def agreed_columns(
     table: LakeContext,
     known: KnownColumns,
     incoming: ColumnTypes,
-    began: float,
+    began: float | None,
     names: Sequence[str],
-) -> tuple[LakeContext, dict[str, str]]:
-    """`target_columns`, and the table as it is written by. An append that brings a column, or a type that doesn't
-    fit, looks first whether others have brought it since it `began`: 1 LIST, and newer logs. The first append of all
-    tells what is no column of the sort order; `names` are those that the rows have, `incoming` those whose type is
-    known.
+) -> tuple[LakeContext, dict[str, str], ColumnTypes]:
+    """The table as it is written by, `target_columns`, and all columns that it has then. An append that brings a
+    column, or a type that doesn't fit, looks first whether others have brought it since it `began`: 1 LIST, and newer
+    logs. Maintenance has looked (None). The first append of all tells what is no column of the sort order; `names`
+    are those that the rows have, `incoming` those whose type is known.
     """
     incoming = {**incoming, **_explicit_nulls(known, incoming, names)}
     with suppress(SchemaConflictError):
         found = target_columns(table.definition, known.columns, incoming)
         spelled = {fold(name) for name in known.columns}
         if all(fold(name) in spelled for name in incoming):
-            return table, found
-    known = table.journal.known(since=began)
+            return table, found, {**known.columns, **found}
+    if began is not None:
+        known = table.journal.known(since=began)
     if not known.columns:
         _refuse_unknown_order(table, names)
     table = table.at(known)
-    return table, target_columns(table.definition, known.columns, incoming)
+    found = target_columns(table.definition, known.columns, incoming)
+    return table, found, {**known.columns, **found}
 
 
 def _explicit_nulls(known: KnownColumns, incoming: ColumnTypes, names: Sequence[str]) -> dict[str, str]:

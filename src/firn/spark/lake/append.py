@@ -18,7 +18,7 @@ from firn.arrow.texts import unchecked
 from firn.arrow.types import columns_of
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.columns import of_text
-from firn.journal.model import ColumnTypes, Namer, Snapshot
+from firn.journal.model import ColumnTypes, KnownColumns, Namer, Snapshot
 from firn.lake.context import LakeContext, Written
 from firn.lake.maintain.merge_source import staging_spec
 from firn.lake.write.append import agreed_columns
@@ -56,7 +56,7 @@ DIRECT_PARTITIONS = 64
 
 
 def write_dataframe(
-    table: LakeContext, frame: DataFrame, namer: Namer, *, query: str | None, aside: frozenset[str]
+    table: LakeContext, frame: DataFrame, namer: Namer, *, query: str | None, by: Snapshot | None
 ) -> Written:
     """Write the rows as files that nobody sees yet. See `firn.spark.plan.SparkKind.load`.
 
@@ -66,8 +66,8 @@ def write_dataframe(
     rows of.
     """
     spark = frame.sparkSession
-    began = table.journal.moment()
-    known = table.journal.known()
+    began = table.journal.moment() if by is None else None
+    known = table.journal.known() if by is None else KnownColumns.of(by)
     if query is None:
         incoming = incoming_columns(frame.schema, known.columns)
     else:
@@ -79,11 +79,12 @@ def write_dataframe(
         raise InvalidInputError(
             f"the DataFrame has no column with a type, so there is nothing to append to {table.name}"
         )
-    table, columns = agreed_columns(table.at(known), known, incoming, began, frame.columns)
+    table, columns, all_columns = agreed_columns(table.at(known), known, incoming, began, frame.columns)
     texts = unchecked(columns_of_schema(frame.schema), incoming)
+    aside = frozenset() if by is None else by.aside
     spec = WriteSpec.of(table, columns, namer, aside=aside, texts=texts)
-    spec = spec.checking(table.definition, {**known.columns, **columns})
-    present = table.journal.snapshot()
+    spec = spec.checking(table.definition, all_columns)
+    present = by or table.journal.snapshot()
     frame = distributed(table, present, frame.select(*[quote(name) for name in incoming]), spec)
     with conf(spark, batch_limits(frame, present)):
         return _written(table, frame, spec)

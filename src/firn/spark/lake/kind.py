@@ -45,12 +45,12 @@ class LakeOnSpark(SparkKind):
         *,
         namer: Namer,
         query: str | None = None,
-        aside: frozenset[str] = frozenset(),
+        by: Snapshot | None = None,
         staged: bool = False,
     ) -> Written:
         if staged:
             return stage_dataframe(table, frame, namer)
-        return write_dataframe(table, frame, namer, query=query, aside=aside)
+        return write_dataframe(table, frame, namer, query=query, by=by)
 
     def changes(
         self, table: LakeTable, *, columns: Sequence[str] | None, where: str | None, since: Any, upto: Any

@@ -130,3 +130,5 @@ class ColumnsMemory:
             found = self._with([("new", commit.columns)], commit.names)
             if self._known.settled and found.settled:
                 self._known = found
+            elif commit.definition is not None:  # who has a column is for all logs to say
+                self._known = None
