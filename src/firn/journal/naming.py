@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from firn.journal.entries import DEFAULT, DROP, NAME, Entries
+from firn.journal.entries import DEFAULT, DROP, NAME, PARTITION, SPEC, Entries
 from firn.names import fold
 
 
@@ -95,7 +95,7 @@ def name_columns(
     ({'b': 'a', 'b~1': 'b'}, frozenset({'c'}))
     """
     said = {name: entry for (kind, name), entry in entries.map.items() if kind == NAME}
-    dropped = {name for name, gone in entries.of(DROP).items() if gone}
+    dropped = {name for name, gone in entries.of(DROP).items() if gone} - _placing(entries)
     noted = noted or {}
     if not (said or dropped or noted):
         defaults = entries.present(DEFAULT)
@@ -140,6 +140,13 @@ def name_columns(
         frozenset(entries.present(DEFAULT)),
         tuple(warnings),
     )
+
+
+def _placing(entries: Entries) -> set[str]:
+    """Physical names of the columns by which the table is partitioned now, if that was altered. A column that another
+    writer, or a restore, lets go beside that is shown until nothing is placed by it: rows need their place."""
+    spec = entries.of(SPEC).get(entries.of(PARTITION).get("", ""), {})
+    return {each["source"] for each in spec.get("fields", ())}
 
 
 def free_name(name: str, taken: Callable[[str], bool]) -> str:

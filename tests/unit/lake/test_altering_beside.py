@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import firn
+from firn.lake.maintain import alteration
 from firn.lake.table import LakeTable
 
 Pair = tuple[LakeTable, LakeTable]
@@ -89,3 +90,64 @@ def test_who_alters_knows_of_it_at_once(pair: Pair) -> None:
     table.alter(rename={"x": "z"})
     table.append([{"id": 4, "x": 4}])
     assert _rows(table)[-1] == {"id": 4, "z": None, "x": 4}
+
+
+USES: dict[str, dict[str, Any]] = {
+    "check": {"checks": {"sane": "x > 0"}},
+    "order": {"sort_by": ["x"]},
+    "filters": {"set_properties": {"bloom_filters": ["x"]}},
+    "partition": {"partition_by": ["x"]},
+    "bucket": {"partition_by": ["bucket(4, x)"]},
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("drops_last", [False, True])
+def test_a_drop_beside_a_use_of_the_column_stops_no_append(
+    use: str, drops_last: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = (firn.connect(tmp_path, writer=name) for name in ("a", "b"))
+    schema = {"id": "BIGINT", "x": "BIGINT"}
+    table = one.create_table("t", journal="writer", schema=schema, properties={"schema_refresh": "0s"})
+    table.append([{"id": 1, "x": 1}])
+    beside = other.table("t", kind="lake")
+    alters: list[dict[str, Any]] = [USES[use], {"drop": ["x"]}]
+    first, second = alters if drops_last else alters[::-1]
+    plan, pending = alteration.Planner.plan, [first]
+
+    def planned(self: alteration.Planner) -> Any:
+        found = plan(self)
+        if pending:
+            table.alter(**pending.pop())
+        return found
+
+    monkeypatch.setattr(alteration.Planner, "plan", planned)
+    beside.alter(**second)
+    table.append([{"id": 2}])
+    beside.append([{"id": 3, "x": -3}])  # where the column is gone, another one: its check is none of its
+    assert [row["id"] for row in _rows(table)] == [1, 2, 3]
+    assert table.scan(where="x = -3").count() == 1
+    table.alter(sort_by=[], partition_by=[], set_properties={"bloom_filters": None})
+    assert table.scan(where="x = -3").count() == 1
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_restore_to_before_a_column_that_is_used_stops_no_append(use: str, pair: Pair) -> None:
+    table = pair[0]
+    before = table.version
+    table.alter(add={"w": ("BIGINT", 7)})
+    table.alter(**{
+        name: {key: text.replace("x", "w") for key, text in value.items()}
+        if name == "checks"
+        else {"bloom_filters": ["w"]}
+        if name == "set_properties"
+        else [text.replace("x", "w") for text in value]
+        for name, value in USES[use].items()
+    })  # fmt: skip
+    table.append([{"id": 3, "w": 3}])
+    table.restore(before)
+    table.append([{"id": 4}])
+    table.append([{"id": 5, "w": 5}])
+    assert table.scan(where="w = 5").to_arrow()["id"].to_pylist() == [5]
+    table.alter(partition_by=[], sort_by=[])
+    assert table.scan(where="w = 5").to_arrow()["id"].to_pylist() == [5]

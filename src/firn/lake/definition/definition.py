@@ -40,7 +40,7 @@ from firn.lake.parquet.encode import AUTO, CODECS, BloomColumns
 from firn.lake.partition.partition import PartitionSpec
 from firn.names import fold
 from firn.predicate.bloom import has_filters
-from firn.predicate.predicate import renamed
+from firn.predicate.predicate import columns_in, renamed
 from firn.units import parse_duration, parse_size
 
 FORMAT_VERSION = 1  # frozen
@@ -171,12 +171,10 @@ class LakeDefinition:
         changes = definition.of(PROPERTY)
         properties = {name: value for name, value in self.properties.items() if name not in changes}
         properties.update({name: value for name, value in changes.items() if value is not None})
-        if (
-            naming.stored
-            and (blooms := parse_bloom_filters(properties.get("bloom_filters")))
-            and blooms != AUTO
-        ):
-            properties["bloom_filters"] = [shown(name) for name in blooms]
+        # What is left of a column that another writer, or a restore, let go doesn't count: its name may be another's.
+        hidden = {fold(name) for name in naming.hidden}
+        if naming and (blooms := parse_bloom_filters(properties.get("bloom_filters"))) and blooms != AUTO:
+            properties["bloom_filters"] = [shown(name) for name in blooms if fold(name) not in hidden]
         order = definition.of(SORT_BY).get("", [split_order(text, self.columns) for text in self.sort_by])
         keys = self.keys
         if keys is not None and naming.stored:
@@ -186,7 +184,11 @@ class LakeDefinition:
             self,
             columns={shown(name): kind for name, kind in self.columns.items() if name not in naming.hidden},
             partition=self._partition_in(definition).named(shown),
-            sort_by=tuple(shown(name) + (" desc" if way == "desc" else "") for name, way in order),
+            sort_by=tuple(
+                shown(name) + (" desc" if way == "desc" else "")
+                for name, way in order
+                if fold(name) not in hidden
+            ),
             properties=properties,
             keys=keys,
             explicit={
@@ -197,6 +199,7 @@ class LakeDefinition:
             checks={
                 name: renamed(text, shown) if naming.stored else text
                 for name, text in definition.present(CHECK).items()
+                if not hidden or hidden.isdisjoint(map(fold, columns_in(text)))
             },
             comments={
                 shown(name): text

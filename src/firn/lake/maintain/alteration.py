@@ -189,10 +189,12 @@ class Planner:
         stored = PartitionSpec(spec.named(self.physical.__getitem__).fields)
         if stored.id == self.definition.partition.id:
             return
-        self._add(
-            f"partition by {', '.join(map(str, spec.fields)) or 'nothing'}",
-            {(SPEC, stored.id): stored.to_json(), (PARTITION, ""): stored.id},
-        )
+        entries: dict[Entry, Any] = {(SPEC, stored.id): stored.to_json(), (PARTITION, ""): stored.id}
+        # A column that was dropped by another writer is shown as rows are placed by it, and stays.
+        gone = self.snapshot.definition.present(DROP)
+        shown = self.physical.values()
+        entries |= {(DROP, name): False for name in shown if gone.get(name)}
+        self._add(f"partition by {', '.join(map(str, spec.fields)) or 'nothing'}", entries)
 
     def _order(self) -> None:
         asked = self.asked.sort_by

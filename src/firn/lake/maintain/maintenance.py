@@ -10,7 +10,7 @@ Only files that the connection owns are touched; other writers' that match are c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -435,7 +435,8 @@ def restore(table: LakeContext, at: Any, *, dry_run: bool) -> ChangeResult:
         past, present = session.revivable(at), session.snapshot
         back, anew, gone, foreign = _to_restore(table, past, present)
         now = {f.path for f in present.files}
-        changes = {} if table.created.shared else _names_of_then(past, present)
+        needed = table.at(present).definition.required_columns
+        changes = {} if table.created.shared else _names_of_then(past, present, needed)
         if not back and not gone and not anew and not changes:
             return nothing("restore", foreign)
         columns = _columns_of_today(past, present, changes)
@@ -482,22 +483,22 @@ def _columns_of_today(
     return columns | {name: kind for name, kind in past.columns.items() if name not in columns}
 
 
-def _names_of_then(past: Snapshot, present: Snapshot) -> dict[tuple[str, str], Any]:
+def _names_of_then(past: Snapshot, present: Snapshot, needed: Collection[str]) -> dict[tuple[str, str], Any]:
     """The entries by which columns are called as they were, and those that came since aren't shown. Columns that hold
-    what is set aside stay: an append that lands meanwhile may have written them. Where no alter has touched a
-    column, columns that came since stay, too."""
+    what is set aside stay: an append that lands meanwhile may have written them. So do those that are `needed`, as
+    rows find their place by them. Where no alter has touched a column, columns that came since stay, too."""
     if not (past.naming or present.naming):
         return {}
     then = {past.naming.physical(name): name for name in past.columns if name not in past.aside}
     now = {present.naming.physical(name): name for name in present.columns}
-    beside = {present.naming.physical(name) for name in present.aside}
+    staying = {present.naming.physical(name) for name in (*present.aside, *needed)}
     changes: dict[tuple[str, str], Any] = {}
     for physical, name in then.items():
         if physical in present.naming.hidden:
             changes[DROP, physical] = False
         if now.get(physical, physical) != name or physical not in now:
             changes[NAME, physical] = name
-    for physical in now.keys() - then.keys() - beside:
+    for physical in now.keys() - then.keys() - staying:
         changes[DROP, physical] = True
     entries = present.definition.map
     return {
