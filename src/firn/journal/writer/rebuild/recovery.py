@@ -367,6 +367,10 @@ class Recovery:
             if found is None:
                 self.findings.missing.add(path)
                 return
+            sources = found.record.replaces
+            if not proven and sources and all(source in self.live for source in sources):
+                self.findings.unproven.add(path)  # as in `_fill_by_files`: its rows are there
+                return
             extra = {**(found.file.extra or {}), **(action.file.extra or {})}
             action = Add(action.table, found.file._replace(extra=extra), found.record.columns)
         elif own:
