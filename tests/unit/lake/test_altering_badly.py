@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -143,3 +144,17 @@ def test_an_append_by_a_definition_costs_what_it_did(journal: str) -> None:
     assert fresh["list"] >= 1 + before.get("list", 0)
     if journal == "leaderless":
         assert fresh == {**before, "list": 1 + before.get("list", 0), "get": fresh.get("get", 0)}
+
+
+@pytest.mark.parametrize("journal", ["leaderless", "writer"])
+@pytest.mark.parametrize(("given", "kind"), [(("VARCHAR", "abc"), "BIGINT"), (("DOUBLE", 1.5), "BIGINT")])
+def test_a_type_that_the_default_doesnt_fit_is_refused(
+    journal: str, given: tuple[str, Any], kind: str, tmp_path: Path
+) -> None:
+    table = firn.connect(tmp_path, writer="w").create_table("t", journal=journal, schema={"id": "BIGINT"})
+    table.append([{"id": 1}])
+    table.alter(add={"x": given})
+    with pytest.raises(firn.InvalidInputError, match="in its default, and BIGINT doesn't take that in"):
+        table.alter(types={"x": kind})
+    table.alter(types={"x": "VARCHAR"})
+    assert table.scan().to_arrow()["x"].to_pylist() == [str(given[1])]

@@ -395,18 +395,27 @@ def fitting(table: LakeContext, snapshot: Snapshot, column: str, kind: str) -> s
     for each in table.partition_spec.fields:
         if fold(each.source) == fold(column):
             each.check_type(wanted, table.name)
+    for stored, where in _types_of(table, snapshot, column):
+        if not converts(stored, wanted):
+            raise InvalidInputError(
+                f"{table.name}: {column!r} is {stored} in {where}, and {wanted} doesn't take that in. Choose a type "
+                f"that does, like VARCHAR{or_cast(table, column, wanted)}."
+            )
+    return wanted
+
+
+def _types_of(table: LakeContext, snapshot: Snapshot, column: str) -> Iterator[tuple[str, str]]:
+    """The types that a column's values have, each with where they stand. A default never changes, so it has to fit
+    even where no row has it now."""
     own = snapshot.columns[column]
+    if column in snapshot.naming.defaults:
+        yield own, "its default"
     for file in snapshot.files:
         types: ColumnTypes = file.types
         cols = {name: physical for physical, name in (file.cols or {}).items()}
         for name in file.reads.get(column, (column,)):
             stored = next((k for n, k in types.items() if fold(n) == fold(cols.get(name, name))), own)
-            if not converts(stored, wanted):
-                raise InvalidInputError(
-                    f"{table.name}: {column!r} is {stored} in {table.bucket.uri(file.path)}, and {wanted} doesn't "
-                    f"take that in. Choose a type that does, like VARCHAR{or_cast(table, column, wanted)}."
-                )
-    return wanted
+            yield stored, table.bucket.uri(file.path)
 
 
 def refuse_placing(table: LakeContext, column: str) -> None:
