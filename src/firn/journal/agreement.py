@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from firn.journal.column_entries import NULLS, ColumnEntries
-from firn.journal.columns import OnConflict, converts, join, join_loose, older_types
+from firn.journal.columns import OnConflict, converts, join, join_loose, older_types, widens_to
 from firn.journal.entries import INTO, PROPERTY, TYPE, Entries
 from firn.journal.model import LACKING, ColumnTypes, Conflict, DataFile, Reads
 from firn.journal.naming import PLAIN, Naming, name_columns
@@ -437,7 +437,7 @@ class _Union:
         )
 
     def _fits(self, column: _Column, kind: str, *, widely: bool = False) -> bool:
-        if join(kind, column.type) == column.type:
+        if widens_to(kind, column.type):
             return True
         folded = fold(column.name)
         forced = self.rules.on_conflict == "widen" or folded in self._key or folded == self._version_by
@@ -454,7 +454,7 @@ class _Union:
             self.columns[fold(place)] = _Column(place, kind, "")
             aside.add(place)
             return place
-        return there.name if join(kind, there.type) == there.type else self._beside(place, kind, aside)
+        return there.name if widens_to(kind, there.type) else self._beside(place, kind, aside)
 
 
 def _conflict(column: _Column, kind: str, aside: str, source: str) -> Conflict:

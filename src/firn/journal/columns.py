@@ -46,6 +46,15 @@ def join(a: str, b: str) -> str | None:
     return None if joined is None else str(joined)
 
 
+def widens_to(a: str, b: str) -> bool:
+    """Whether every value of `a` is one of `b`, exactly; structs may have their fields in another order and case.
+
+    >>> widens_to("INTEGER", "BIGINT"), widens_to("STRUCT(B DATE, a INTEGER)", "STRUCT(a BIGINT, b DATE)")
+    (True, True)
+    """
+    return join(b, a) == b  # a struct's fields as in the first
+
+
 @lru_cache(maxsize=4096)
 def join_loose(a: str, b: str) -> str:
     """A type for both at any price: `join`, else DOUBLE for numbers, else VARCHAR, item by item where nested.
@@ -97,7 +106,7 @@ def converts(a: str, b: str) -> bool:
     >>> converts("BIGINT", "DOUBLE"), converts("DATE", "VARCHAR"), converts("VARCHAR", "BIGINT")
     (True, True, False)
     """
-    if join(a, b) == b or join_loose(a, b) == b:
+    if widens_to(a, b) or join_loose(b, a) == b:
         return True
     return b == "FLOAT" and _is_number(parse(a))
 

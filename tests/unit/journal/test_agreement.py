@@ -70,6 +70,18 @@ def test_an_explicit_type_takes_in_what_converts() -> None:
     assert got.columns == {"a": "VARCHAR"} and not got.conflicts
 
 
+def test_a_structs_fields_may_stand_in_any_order_and_case() -> None:
+    first, other = "STRUCT(a INTEGER, b VARCHAR)", "STRUCT(B VARCHAR, a SMALLINT)"
+    kept = {"s": first, "l": f"{first}[]"}
+    for rules in ({}, {"explicit": kept}, {"declared": kept}, {"key": ("s",)}):
+        got = agreed(kept, {"s": other, "l": f"{other}[]"}, **rules)
+        assert got.columns == kept and got.plain and not got.warnings
+    got = agreed({"s": first}, {"s~1": other}, into={"s~1": "s"})
+    assert got.columns == {"s": first} and got.reads({"s": first, "s~1": other}) == {"s": ("s", "s~1")}
+    got = agreed({"s": "DATE"}, {"s": first}, {aside_name("s", first): other.replace("SMALLINT", "INTEGER")})
+    assert len(got.columns) == 2
+
+
 def test_a_column_goes_into_another() -> None:
     rules = Rules(explicit={"a": "DOUBLE"}, into={"a~double": "a"})
     got = agree(rules, [Source("merged", {"a": "BIGINT"}, {"a~double": "DOUBLE"})])

@@ -51,6 +51,14 @@ def test_columns_swap_their_names_in_one_call(table: KeyedTable) -> None:
     assert table.reader().get(1) == {"tail": 1, "delay": "N1", "mean": pytest.approx(0.1)}
 
 
+def test_a_structs_fields_may_be_given_in_another_order() -> None:
+    table = new_table(key={"id": "BIGINT"}, schema={"s": "STRUCT(a INTEGER, b VARCHAR)"})
+    with table.open(compaction=False) as kv:
+        kv.put(1, {"s": {"a": 1, "b": "x"}})
+    table.alter(types={"s": "STRUCT(b VARCHAR, a BIGINT)"}, fence=True)
+    assert list(table.reader().get(1)["s"].items()) == [("b", "x"), ("a", 1)]
+
+
 def test_values_of_a_dropped_column_never_come_back(table: KeyedTable) -> None:
     filled(table)
     table.alter(drop="tail", fence=True)

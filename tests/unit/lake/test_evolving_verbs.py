@@ -96,6 +96,24 @@ def test_a_registered_struct_may_have_its_fields_in_another_order_or_case(create
     assert rows(table) == [{"id": 1, "s": {"a": 1, "b": "x"}}]
 
 
+def test_structs_with_fields_in_another_order_and_case_are_one_column(create: Create) -> None:
+    """What others append meanwhile, a type that is set, a restore, and a column that goes into another."""
+    table = create(schema={"id": "BIGINT"})
+    table.append([{"id": 1, "s": {"a": 1, "b": "x"}}])
+    append_late(table, [{"id": 2, "s": {"B": "y", "A": 2}}], {"id": "BIGINT"})
+    then = [{"id": 1, "s": {"a": 1, "b": "x"}}, {"id": 2, "s": {"a": 2, "b": "y"}}]
+    assert rows(table) == then and not table.conflicts()
+    version = table.history()[-1].version
+    table.alter(types={"s": "STRUCT(B VARCHAR, a BIGINT)"})
+    assert rows(table) == [{"id": 1, "s": {"B": "x", "a": 1}}, {"id": 2, "s": {"B": "y", "a": 2}}]
+    table.delete("id = 1")
+    table.restore(version)
+    assert [row["s"]["a"] for row in rows(table)] == [1, 2] and not table.conflicts()
+    table.merge()
+    assert [row["s"]["B"] for row in rows(table)] == ["x", "y"]
+    assert rows(table, at=version) == then
+
+
 @pytest.mark.parametrize("renamed", [False, True])
 def test_a_registered_file_is_cast_to_a_type_that_was_set(create: Create, renamed: bool) -> None:
     table = create(schema={"id": "BIGINT", "e": "DOUBLE"})

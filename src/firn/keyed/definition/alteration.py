@@ -10,7 +10,7 @@ from firn.alter import RESERVED, ColumnAlteration
 from firn.arrow.defaults import default_text
 from firn.arrow.inputs import declared_columns
 from firn.errors import InvalidInputError
-from firn.journal.columns import join
+from firn.journal.columns import widens_to
 from firn.journal.entries import (
     COMMENT,
     DEFAULT,
@@ -146,7 +146,7 @@ class _Planner:
         wanted, now = declared_columns({name: kind})[name], self.columns[name]
         if wanted == now:
             return
-        if join(now, wanted) != wanted:
+        if not widens_to(now, wanted):
             raise self._bad(
                 f"{name!r} is {now}, and {wanted} doesn't hold all values of that exactly: a column only widens. Add "
                 "another column, and put the values into it"

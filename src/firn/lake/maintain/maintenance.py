@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from firn.errors import InvalidInputError, UnsupportedError
-from firn.journal.columns import evolve, join
+from firn.journal.columns import evolve, widens_to
 from firn.journal.entries import DROP, NAME
 from firn.journal.model import ColumnTypes, DataFile, KnownColumns, Session, Snapshot, SoftDelete
 from firn.lake.context import LakeContext
@@ -479,7 +479,7 @@ def _columns_of_today(
         was = then.get(fold(physical))
         if name not in present.aside and physical not in dropped:
             had = kind if was is None else past.columns[was]
-            columns[was or name] = kind if join(had, kind) == kind else had
+            columns[was or name] = kind if widens_to(had, kind) else had
     return columns | {name: kind for name, kind in past.columns.items() if name not in columns}
 
 

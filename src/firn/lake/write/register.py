@@ -7,7 +7,7 @@ from typing import Any
 
 from firn.bucket.base import Bucket, ObjectInfo
 from firn.errors import InvalidInputError, ObjectNotFoundError, SchemaConflictError, UnsupportedError
-from firn.journal.columns import check_new_names, evolve, join
+from firn.journal.columns import check_new_names, evolve, join, widens_to
 from firn.journal.model import LACKING, ColumnTypes, Commit, DataFile
 from firn.journal.naming import Naming
 from firn.lake.context import LakeContext
@@ -69,7 +69,7 @@ def _held(table: str, files: Sequence[ColumnTypes], columns: ColumnTypes) -> dic
             own = spelled.get(fold(name))
             if own is None:
                 continue
-            seen = kind if join(kind, own) == kind else own  # a struct's fields as in the first
+            seen = kind if widens_to(own, kind) else own
             joined = join(held.get(name, seen), seen)
             if joined is None:
                 raise SchemaConflictError(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from firn.journal.agreement import Agreement, Rules, Source, agree
-from firn.journal.columns import join
+from firn.journal.columns import join, widens_to
 from firn.journal.entries import NAME, Entries
 from firn.journal.inlined import ROWS
 from firn.journal.leaderless.format.codec import DEFINITION, Log, replaced_names
@@ -272,7 +272,7 @@ def _carried(file: DataFile, before: ColumnTypes, after: ColumnTypes) -> DataFil
 def _sets_aside(file: DataFile, columns: ColumnTypes) -> bool:
     """Whether a file has columns that aren't read under their name: older versions would read them so."""
     return any(
-        kind != LACKING and (name not in columns or join(kind, columns[name]) != columns[name])
+        kind != LACKING and (name not in columns or not widens_to(kind, columns[name]))
         for name, kind in file.types.items()
     )
 
