@@ -291,3 +291,19 @@ def test_what_was_written_stays_readable() -> None:
         "time",
         "crc",
     }
+
+
+def test_bloom_filters_are_of_columns_that_there_are(db: firn.Database) -> None:
+    table = db.table("t")
+    table.append([{"x": 1, "y": "a"}])
+    before = raw(db)
+    for dry_run in (True, False):
+        with pytest.raises(
+            firn.InvalidInputError, match=r"bloom_filters names 'z', which is no column: x, y\."
+        ):
+            table.alter(set_properties={"bloom_filters": "X, z"}, dry_run=dry_run)
+    assert raw(db) == before
+    table.alter(set_properties={"bloom_filters": "X"})
+    assert table.definition().properties["bloom_filters"] == ["x"]
+    assert table.alter(set_properties={"bloom_filters": ["x"]}).changes == ()
+    table.alter(set_properties={"bloom_filters": "auto"})

@@ -20,12 +20,13 @@ from firn.journal.leaderless.format.settings import PROTOCOL_TIMES, LeaderlessSe
 from firn.journal.model import ColumnTypes, Commit, Snapshot
 from firn.journal.typenames import quoted
 from firn.lake.context import LakeContext
-from firn.lake.definition.definition import LakeDefinition, check_names
+from firn.lake.definition.definition import LakeDefinition, check_names, parse_bloom_filters
 from firn.lake.definition.keys import KeySpec
 from firn.lake.maintain.alteration import (
     Alteration,
     Change,
     Planner,
+    column_after,
     fitting,
     or_cast,
     property_entries,
@@ -297,7 +298,12 @@ def _alter_shared(
             f"db.create_table({table.name!r}, properties={{…}}), which keeps its log and data."
         )
 
-    columns = {} if asked.sort_by is None else journal.known().columns
+    blooms = parse_bloom_filters(asked.properties.get("bloom_filters"))
+    named = blooms if isinstance(blooms, tuple) else ()
+    columns = journal.known().columns if named or asked.sort_by is not None else {}
+    if named:
+        names = [column_after(table.name, name, "bloom_filters", columns) for name in named]
+        asked = replace(asked, properties={**asked.properties, "bloom_filters": names})
 
     def change(data: bytes | None, where: str) -> tuple[bytes | None, tuple[LakeDefinition, tuple[str, ...]]]:
         if data is None or not is_definition_of(data, created.id):

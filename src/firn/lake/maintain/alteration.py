@@ -321,11 +321,7 @@ class Planner:
 
     def _after(self, name: str, what: str) -> str:
         """A column as it is called after the call."""
-        spelled = {fold(each): each for each in self.columns}
-        found = name if name in self.columns else spelled.get(fold(name))
-        if found is None:
-            raise self._bad(f"{what} names {name!r}, which is no column: {', '.join(self.columns)}")
-        return found
+        return column_after(self.table.name, name, what, self.columns)
 
     def _now(self, name: str) -> str:
         """The name after the call of a column by its name before."""
@@ -356,6 +352,16 @@ class Planner:
 
     def _bad(self, what: str) -> InvalidInputError:
         return InvalidInputError(f"{self.table.name}: {what}. Nothing was changed.")
+
+
+def column_after(table: str, name: str, what: str, columns: ColumnTypes) -> str:
+    """A column as it is spelled among those after the call."""
+    found = name if name in columns else {fold(each): each for each in columns}.get(fold(name))
+    if found is None:
+        raise InvalidInputError(
+            f"{table}: {what} names {name!r}, which is no column: {', '.join(columns)}. Nothing was changed."
+        )
+    return found
 
 
 def is_name(name: Any) -> bool:
