@@ -120,6 +120,12 @@ class Agreement:
         """Whether every file's columns are read exactly, under whatever name."""
         return not (self.conflicts or self.loose or self.aside or self._into)
 
+    @property
+    def set_aside(self) -> dict[str, str]:
+        """The columns that hold what was set aside, each with the column that it is of."""
+        of = {each.aside: each.column for each in self.conflicts}
+        return {name: of.get(name, self.naming.shown(name.rpartition("~")[0])) for name in sorted(self.aside)}
+
     def differing(self, columns: ColumnTypes) -> dict[str, str]:
         """Those of a file's columns that have another type than the table has, and those with a default that it
         lacks."""

@@ -73,7 +73,7 @@ def check_new_names(current: ColumnTypes, incoming: ColumnTypes) -> None:
         if "~" in name and name not in current:
             raise SchemaConflictError(
                 f"{name!r} can't name a new column: names with '~' are of values that were set aside, as their types "
-                "didn't fit. Choose another name"
+                "didn't fit, until resolve() makes them and their column one. Choose another name"
             )
 
 

@@ -196,11 +196,13 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class KnownColumns:
-    """A table's columns as an appender knows them, and the definition by which it writes them."""
+    """A table's columns as an appender knows them, and the definition by which it writes them. `aside` are those that
+    hold what was set aside, each with the column that it is of."""
 
     columns: ColumnTypes
     naming: Naming = PLAIN
     definition: Entries = field(default_factory=Entries)
+    aside: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def of(snapshot: Snapshot) -> KnownColumns:

@@ -368,6 +368,19 @@ def test_conflicts_says_what_there_is_to_resolve():
     assert [row["x"] for row in rows(table)] == [66.0, 66.5]
 
 
+def test_more_of_what_is_set_aside_is_the_columns():
+    for follow in ("resolve", "leave"):
+        table = race([66, 66.5])
+        with advises("First resolve(", names=["t", "x~double", "x"]) as advice:
+            table.append([{"x": 67, "x~double": 67.5}])
+        if follow == "resolve":
+            table.resolve(advice.after("resolve("))
+            table.append([{"x": 67.5}])
+        else:
+            table.append([{"x": 67}])
+        assert len(table.snapshot().files) == 3 and len(table.conflicts()) == (follow == "leave")
+
+
 def test_what_is_set_aside_gets_a_type_of_both_or_is_rewritten():
     for follow, values in (("to", ["66", "67"]), ("rewrite", [66, 67])):
         table = race([66, "67"])

@@ -35,7 +35,7 @@ def test_a_column_of_another_case_is_renamed(db):
 
 def test_a_column_like_those_set_aside_has_another_name(db):
     table = db.create_table("t")
-    with advises("as their types didn't fit. Choose another name", names="price~text"):
+    with advises("them and their column one. Choose another name", names="price~text"):
         table.append([{"price~text": "6"}])
     table.append([{"price_text": "6"}])
     assert table.scan().count() == 1

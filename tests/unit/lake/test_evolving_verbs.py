@@ -114,6 +114,28 @@ def test_structs_with_fields_in_another_order_and_case_are_one_column(create: Cr
     assert rows(table, at=version) == then
 
 
+@pytest.mark.filterwarnings("ignore::firn.DegradedReadWarning")
+def test_no_verb_makes_a_column_of_its_own_of_what_is_set_aside(create: Create) -> None:
+    table = create(schema={"id": "BIGINT"})
+    table.append([{"id": 1, "a": 1}])
+    append_late(table, [{"id": 2, "a": 1.5}], {"id": "BIGINT"})
+    table.alter(rename={"a": "b"})
+    table.merge()
+    version = table.snapshot().version
+    table = firn.connect(table.bucket.uri(""), writer="w").table("t")
+    told = r"'a~double' holds values of 'b'.* resolve\('b'\)"
+    for names in (("b", "A~double"), ("a~double",)):
+        with pytest.raises(firn.InvalidInputError, match=told):
+            table.append([dict.fromkeys(names, 2.5)])
+        with pytest.raises(firn.InvalidInputError, match=told):
+            register(table, **dict.fromkeys(names, 2.5))
+    assert table.snapshot().version == version
+    table.overwrite(table.scan(where="id = 2").to_arrow(), where="id = 2")
+    table.append([{"id": 3, "b": 3, "a~double": None}])
+    table.resolve("b")
+    assert [row["b"] for row in rows(table)] == [1.0, 1.5, 3.0]
+
+
 @pytest.mark.parametrize("renamed", [False, True])
 def test_a_registered_file_is_cast_to_a_type_that_was_set(create: Create, renamed: bool) -> None:
     table = create(schema={"id": "BIGINT", "e": "DOUBLE"})

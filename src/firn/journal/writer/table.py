@@ -137,7 +137,8 @@ class WriterTable:
             union = union.with_state(self._own.state)
         self._learn(union)
         found = agreement_of(union, self.table, self.rules)
-        return KnownColumns(found.columns, found.naming, definition_of(union, self.table).entries)
+        entries = definition_of(union, self.table).entries
+        return KnownColumns(found.columns, found.naming, entries, found.set_aside)
 
     def _load(self) -> Union:
         return self.federation.load() if self._own is None else self._own.load()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -93,7 +93,9 @@ def write(
     seen = table.at(known)
     incoming = _incoming(seen, known.columns, rows)
     try:
-        seen, columns, all_columns = agreed_columns(seen, known, incoming, began, rows.schema.names)
+        seen, columns, all_columns = agreed_columns(
+            seen, known, incoming, began, rows.schema.names, aside=aside
+        )
     except SchemaConflictError:
         # What others have altered since may be another column of this name, and values were taken for the former's.
         if rows.repeatable and _is_older(table, known, began):
@@ -190,25 +192,50 @@ def agreed_columns(
     incoming: ColumnTypes,
     began: float | None,
     names: Sequence[str],
+    *,
+    aside: frozenset[str] = frozenset(),
 ) -> tuple[LakeContext, dict[str, str], ColumnTypes]:
     """The table as it is written by, `target_columns`, and all columns that it has then. An append that brings a
     column, or a type that doesn't fit, looks first whether others have brought it since it `began`: 1 LIST, and newer
     logs. Maintenance has looked (None). The first append of all tells what is no column of the sort order; `names`
-    are those that the rows have, `incoming` those whose type is known.
+    are those that the rows have, `incoming` those whose type is known. `aside` are columns of what was set aside that
+    rows may have.
+
+    Raises:
+        InvalidInputError: rows have another column of what was set aside, which would become one of its own.
     """
     incoming = {**incoming, **_explicit_nulls(known, incoming, names)}
     with suppress(SchemaConflictError):
         found = target_columns(table.definition, known.columns, incoming)
         spelled = {fold(name) for name in known.columns}
-        if all(fold(name) in spelled for name in incoming):
+        if all(fold(name) in spelled for name in incoming) and _set_aside(known, incoming, aside) is None:
             return table, found, {**known.columns, **found}
     if began is not None:
         known = table.journal.known(since=began)
+    refuse_set_aside(table.name, known, incoming, aside)
     if not known.columns:
         _refuse_unknown_order(table, names)
     table = table.at(known)
     found = target_columns(table.definition, known.columns, incoming)
     return table, found, {**known.columns, **found}
+
+
+def refuse_set_aside(
+    table: str, known: KnownColumns, incoming: Iterable[str], aside: frozenset[str] = frozenset()
+) -> None:
+    """Refuse rows with columns of what was set aside, but for those in `aside`."""
+    if (name := _set_aside(known, incoming, aside)) is not None:
+        column = known.aside[name]
+        raise InvalidInputError(
+            f"{table}: {name!r} holds values of {column!r} that were set aside, as their type didn't fit, and rows "
+            f"can't bring more of them. Nothing was changed. First resolve({column!r}) to make these one column; or "
+            f"leave {name!r} out of the rows."
+        )
+
+
+def _set_aside(known: KnownColumns, names: Iterable[str], aside: frozenset[str]) -> str | None:
+    beside = {fold(name): name for name in known.aside.keys() - aside}
+    return next((beside[folded] for name in names if (folded := fold(name)) in beside), None)
 
 
 def _explicit_nulls(known: KnownColumns, incoming: ColumnTypes, names: Sequence[str]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from firn.lake.context import LakeContext
 from firn.lake.partition.partition import PartitionSpec, single_partition
 from firn.lake.read.read import inspect_file
 from firn.lake.results import AppendResult
+from firn.lake.write.append import refuse_set_aside
 from firn.names import fold
 
 
@@ -47,6 +48,7 @@ def register(table: LakeContext, paths: str | Sequence[str]) -> AppendResult:
     columns = dict(known)
     definition, files = table.definition, []
     for file, types in found:
+        refuse_set_aside(table.name, seen, types)
         check_new_names(columns, types)
         columns = dict(
             evolve(columns, types, allow_widening=not definition.shared, explicit=definition.explicit)

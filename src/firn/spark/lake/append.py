@@ -79,9 +79,11 @@ def write_dataframe(
         raise InvalidInputError(
             f"the DataFrame has no column with a type, so there is nothing to append to {table.name}"
         )
-    table, columns, all_columns = agreed_columns(table.at(known), known, incoming, began, frame.columns)
-    texts = unchecked(columns_of_schema(frame.schema), incoming)
     aside = frozenset() if by is None else by.aside
+    table, columns, all_columns = agreed_columns(
+        table.at(known), known, incoming, began, frame.columns, aside=aside
+    )
+    texts = unchecked(columns_of_schema(frame.schema), incoming)
     spec = WriteSpec.of(table, columns, namer, aside=aside, texts=texts)
     spec = spec.checking(table.definition, all_columns)
     present = by or table.journal.snapshot()

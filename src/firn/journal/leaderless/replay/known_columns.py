@@ -60,7 +60,8 @@ class ColumnsMemory:
 
     def _answer(self) -> KnownColumns:
         assert self._known is not None
-        return KnownColumns(self._known.columns, self._known.naming, self._definition)
+        known = self._known
+        return KnownColumns(known.columns, known.naming, self._definition, known.set_aside)
 
     def _read_all(self) -> None:
         loaded = self.loader.load()
