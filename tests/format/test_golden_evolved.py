@@ -35,5 +35,7 @@ def test_what_is_written_today_is_what_was_written(tmp_path: Path) -> None:
     }
     for name in expected:
         old, new = (firn.connect(root / "db").table(name).definition() for root in (GOLDEN, tmp_path))
-        assert (old.columns, old.checks, old.sort_by) == (new.columns, new.checks, new.sort_by)
+        # Catalogs of then don't say in which order alter added columns.
+        assert sorted(old.columns) == sorted(new.columns)
+        assert (old.checks, old.sort_by) == (new.checks, new.sort_by)
         assert (old.partition, old.partition.older) == (new.partition, new.partition.older)

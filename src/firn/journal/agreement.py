@@ -139,9 +139,10 @@ class Agreement:
     def ordered(self, names: Iterable[str]) -> Agreement:
         """The same with columns in this order of their physical names, as far as it goes."""
         known = {fold(name): name for name in self.stored}
-        shown = (self.naming.shown(known[folded]) for name in names if (folded := fold(name)) in known)
-        first = {name: self.columns[name] for name in shown if name in self.columns}
-        return replace(self, columns={**first, **self.columns})
+        found = [known[folded] for name in names if (folded := fold(name)) in known]
+        stored = {**{name: self.stored[name] for name in found}, **self.stored}
+        shown = (self.naming.shown(name) for name in stored if name not in self.naming.hidden)
+        return replace(self, stored=stored, columns={name: self.columns[name] for name in shown})
 
     def as_read(self, file: DataFile) -> DataFile:
         """A file as readers need it, whose `types` are noted: with its reads, and statistics and Bloom filters of

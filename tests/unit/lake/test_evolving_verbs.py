@@ -38,6 +38,28 @@ def test_a_dropped_name_comes_back_as_another_column(create: Create, partition_b
     assert [column.physical for column in table.definition().columns] == ["id", "a", "b~1"]
 
 
+def test_columns_stand_where_they_were_added(create: Create) -> None:
+    table = create(schema={"id": "BIGINT"})
+    table.append([{"id": 1, "z": 1, "y": 2}])
+    table.alter(add={"n": "BIGINT", "m": ("BIGINT", 3), "b": "VARCHAR"})
+    table.alter(add={"a": "BIGINT"})
+    columns = ["id", "z", "y", "n", "m", "b", "a"]
+    assert list(table.scan().columns) == columns
+    other = firn.connect(table.bucket.uri(""), writer="another").table("t")
+    for row in ({"y": 1, "new": 1, "b": "x"}, {"a": 1}, {"m": 1, "z": 1}):
+        next_millisecond()
+        other.append([row])
+        assert list(other.scan().columns) == [*columns, "new"]
+    table.alter(rename={"m": "k"}, types={"a": "DOUBLE"}, drop="n")
+    table.alter(add={"n": "BIGINT"})
+    columns = ["id", "z", "y", "k", "b", "a", "new", "n"]
+    assert list(table.scan().columns) == columns
+    for each in (other, table):
+        each.merge()
+        assert list(each.scan().columns) == columns
+        assert [column.name for column in each.definition().columns] == columns
+
+
 @pytest.mark.parametrize("key", [[], ["id"]])
 def test_rows_that_are_changed_beside_new_ones_keep_their_columns(create: Create, key: list[str]) -> None:
     table = create(key=key)

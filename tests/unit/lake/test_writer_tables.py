@@ -68,16 +68,16 @@ def test_readers_need_no_writer_and_change_nothing(connect: Connect) -> None:
     assert ids(table) == [1]
 
 
-def test_columns_are_united_in_one_order_whoever_wrote_them_first(connect: Connect) -> None:
+def test_columns_are_united_in_the_order_of_their_first_commits(connect: Connect) -> None:
     table = connect("b").create_table("t", journal="writer", schema={"id": "BIGINT"})
     table.append([{"id": 1, "late": True}])
     connect("a").table("t").append(pa.table({"id": pa.array([2], pa.int32()), "early": ["x"]}))
     found = connect().table("t")
-    assert found.schema().names == ["id", "early", "late"]
+    assert found.schema().names == ["id", "late", "early"]
     assert found.schema().field("id").type == pa.int64()
     assert rows(found) == [
-        {"id": 1, "early": None, "late": True},
-        {"id": 2, "early": "x", "late": None},
+        {"id": 1, "late": True, "early": None},
+        {"id": 2, "late": None, "early": "x"},
     ]
 
 

@@ -201,6 +201,11 @@ class WriterJournal(WriterTable):
             if commit.adds and fold(name) not in declared and name not in commit.aside
         }
         brought = {key: value for key, value in brought.items() if key not in entries.map}
+        for name, kind in commit.columns.items() if commit.definition and not commit.adds else ():
+            # Columns of an alter: each has a clock of its own, as their order is that of clocks.
+            key = SEEN, seen_name(name, kind)
+            if key not in entries.map:
+                entries = entries.changed({key: True}, self.own.writer, clock=self.clock.now_ms())
         named = {(NAME, physical): name for physical, name in commit.names.items()}
         if named := {key: name for key, name in named.items() if key not in entries.map}:
             entries = entries.changed(named, self.own.writer)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
+from typing import Any
 
 from firn.journal.agreement import Agreement, Rules, Source, agree, agree_streamed
-from firn.journal.entries import SEEN, Entries
+from firn.journal.entries import SEEN, DefinitionEntry, Entries
 from firn.journal.model import ColumnTypes, CommitInfo, DataFile, Snapshot, with_deletes, with_types
 from firn.journal.writer.federation.definition import definition_of, seen_name
 from firn.journal.writer.federation.federation import Union
@@ -76,9 +77,15 @@ def _states(union: Union, table: str) -> dict[str, CatalogTable]:
 
 
 def _agreed(states: Mapping[str, CatalogTable], rules: Rules, entries: Entries) -> Agreement:
+    """The agreement, with columns in the order in which commits and alters brought them."""
+    rules = rules.altered(entries)
+    found = _unordered(states, rules, entries)
+    return found.ordered(_order(found, states, rules, entries))
+
+
+def _unordered(states: Mapping[str, CatalogTable], rules: Rules, entries: Entries) -> Agreement:
     """Schemas count in order of writer and appearance, those of removed files too, as long as nothing conflicts; else
     those of live files, in the order in which commits brought them."""
-    rules = rules.altered(entries)
     said = [
         Source(f"the writer {writer}", dict(schema))
         for writer, state in states.items()
@@ -103,8 +110,42 @@ def _agreed(states: Mapping[str, CatalogTable], rules: Rules, entries: Entries) 
         name, path, is_beside = first[pair]
         types = {name: pair[1]}
         live_types.append(Source(path, {}, types) if is_beside else Source(path, types))
-    found = agree(rules, live_types, said)
-    return found.ordered(quick.stored)
+    return agree(rules, live_types, said).ordered(quick.stored)
+
+
+def _order(found: Agreement, states: Mapping[str, CatalogTable], rules: Rules, entries: Entries) -> list[str]:
+    """Physical names: those declared; those that nobody knows the first commit of, as older versions didn't note it;
+    the others by their first commit or alter, which no other writer changes; last those of what was set aside."""
+    first: dict[str, DefinitionEntry] = {}
+    for (kind, name), entry in entries.map.items():
+        if kind == SEEN:
+            folded = name.partition("\t")[0]
+            first[folded] = min(entry, first.get(folded, entry), key=lambda each: each.stamp)
+    if not first:
+        return list(found.stored)
+    declared = {fold(name) for name in rules.declared}
+    own = {
+        writer: _positions(states[writer]) for writer in {e.writer for e in first.values()} & states.keys()
+    }
+
+    def rank(name: str) -> tuple[Any, ...]:
+        folded = fold(name)
+        entry = first.get(folded)
+        if folded in declared:
+            return (0,)
+        if name in found.beside:
+            return (3,)
+        if entry is None:
+            return (1,)
+        return 2, entry.clock, entry.writer, own.get(entry.writer, {}).get(folded, 0)
+
+    return sorted(found.stored, key=rank)
+
+
+def _positions(state: CatalogTable) -> dict[str, int]:
+    """Folded names, in the order in which a writer's files had them."""
+    names = dict.fromkeys(fold(name) for schema in state.schemas for name, _ in schema)
+    return {name: number for number, name in enumerate(names)}
 
 
 class Loader:
