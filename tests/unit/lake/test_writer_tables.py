@@ -579,6 +579,28 @@ def test_a_transaction_that_fails_leaves_nothing(connect: Connect) -> None:
     assert nothing.version is None and connect().writers()[0].revision == 1
 
 
+@pytest.mark.parametrize("writer", ["a", "b"])
+def test_a_transaction_takes_columns_of_an_alter_since_it_began(connect: Connect, writer: str) -> None:
+    """Rows that have such a column would set their values aside, in a type of their own."""
+    db = connect("a")
+    db.create_table("t", journal="writer", schema={"id": "BIGINT", "x": "BIGINT"}).append([{"id": 1}])
+    with db.writer_transaction() as tx:
+        tx.append("t", [{"id": 2, "x": 2}])
+        connect(writer).table("t").alter(rename={"x": "y"}, add={"day": "DATE", "n": ("BIGINT", 7)})
+        with pytest.raises(firn.SchemaConflictError, match="'day' is DATE in the table and BIGINT"):
+            tx.append("t", [{"id": 3, "day": 3}])
+        tx.append("t", [{"id": 3, "day": dt.date(2020, 1, 1), "y": 3}])
+        assert ids(tx.table("t")) == [1, 2, 3]
+        connect(writer).table("t").alter(rename={"n": "k"})
+    table = connect().table("t")
+    assert rows(table) == [
+        {"id": 1, "y": None, "day": None, "k": 7},
+        {"id": 2, "y": 2, "day": None, "k": 7},
+        {"id": 3, "y": 3, "day": dt.date(2020, 1, 1), "k": 7},
+    ]
+    assert not table.conflicts()
+
+
 def test_a_transaction_that_another_process_overtook(connect: Connect) -> None:
     """Appends move behind it; what was replaced meanwhile can't be replaced again."""
     db = connect("a")

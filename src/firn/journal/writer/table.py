@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import threading
 from collections.abc import Sequence
@@ -136,14 +137,17 @@ class WriterTable:
         if self._own is not None:
             union = union.with_state(self._own.state)
         self._learn(union)
-        found = agreement_of(union, self.table, self.rules)
-        entries = definition_of(union, self.table).entries
+        entries = self._definition.entries
+        found = agreement_of(union, self.table, self.rules, entries)
         return KnownColumns(found.columns, found.naming, entries, found.set_aside)
 
     def _load(self) -> Union:
         return self.federation.load() if self._own is None else self._own.load()
 
     def _recent(self, since: float | None = None) -> Union:
+        """The state of all writers that appends go by. A transaction reads those of its begin, but looks where it is
+        asked for what is known `since`: columns may have been altered."""
+        own = self._own
         with self._mutex:
             now = self.clock.monotonic()
             if (
@@ -151,7 +155,12 @@ class WriterTable:
                 or (since is not None and self._others[0] < since)
                 or (now - self._others[0]) * 1000 >= self.settings.schema_refresh_ms
             ):
-                self._others = now, self._load()
+                if since is not None and own is not None:
+                    self._others = now, own.newest()
+                    self._learn(self._others[1])
+                else:
+                    past = own is not None and own.reads_past
+                    self._others = -math.inf if past else now, self._load()
                 self._note(self._others[1])
             return self._others[1]
 

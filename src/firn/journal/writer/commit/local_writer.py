@@ -66,7 +66,16 @@ class Author(Protocol):
     @property
     def state(self) -> CatalogState: ...
 
+    @property
+    def reads_past(self) -> bool:
+        """Whether `load` tells what was, not what is."""
+        ...
+
     def load(self) -> Union: ...
+
+    def newest(self) -> Union:
+        """All writers as they are now, whatever `load` tells."""
+        ...
 
     def begin(self) -> Ticket: ...
 
@@ -98,6 +107,11 @@ class OwnWriter(Author):
     def state(self) -> CatalogState:
         """The catalog at the handle's head: what this process read or committed last."""
         return self._opened().state
+
+    reads_past = False
+
+    def newest(self) -> Union:
+        return self.load()
 
     def load(self) -> Union:
         """All writers as they are now; see `Federation.load`. Where another process has committed under this

@@ -37,6 +37,11 @@ class Gathering(Author):
     def state(self) -> CatalogState:
         return self._draft.state
 
+    reads_past = True
+
+    def newest(self) -> Union:
+        return self.own.load()
+
     def load(self) -> Union:
         """The union that the transaction began with, and what it has done."""
         return self._union.with_state(self.state)

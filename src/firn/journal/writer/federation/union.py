@@ -59,9 +59,12 @@ def snapshot_of(union: Union, table: str, rules: Rules) -> Snapshot:
     )
 
 
-def agreement_of(union: Union, table: str, rules: Rules) -> Agreement:
-    """The agreement of the table's files, mostly without looking at them."""
-    return _agreed(_states(union, table), rules, definition_of(union, table).entries)
+def agreement_of(union: Union, table: str, rules: Rules, entries: Entries | None = None) -> Agreement:
+    """The agreement of the table's files, mostly without looking at them. `entries` are those of the union, or
+    more."""
+    if entries is None:
+        entries = definition_of(union, table).entries
+    return _agreed(_states(union, table), rules, entries)
 
 
 def streamed(union: Union, table: str, rules: Rules, schemas: Iterable[ColumnTypes]) -> Agreement:
