@@ -546,6 +546,10 @@ class LakeJournal(Protocol):
 
     def history(self) -> list[CommitInfo]: ...
 
+    def recent_history(self) -> list[CommitInfo]:
+        """As much of the newest history as costs little, oldest first: for messages."""
+        ...
+
     def stream(self, naming: Naming | None = None) -> JournalStream[Any]:
         """The table as a stream of appends, whose columns are called as they are now, or were when it began."""
         ...

@@ -6,20 +6,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from typing import ClassVar, NamedTuple
 
 from firn.bucket.base import Bucket
-from firn.errors import InvalidInputError
+from firn.errors import FirnError, InvalidInputError
 from firn.journal.entries import Entries
 from firn.journal.model import ColumnTypes, DataFile, KnownColumns, LakeJournal, Places, Snapshot
 from firn.journal.naming import PLAIN, Naming
 from firn.kinds import Kind
 from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import KeySpec
+from firn.lake.definition.lost_names import lost_name
 from firn.lake.partition.partition import PartitionSpec, Place
 from firn.lake.results import Partition
 from firn.names import fold
+from firn.predicate.predicate import Predicate, columns_in
 from firn.runner import Engines
 
 
@@ -35,7 +39,8 @@ class _Made(NamedTuple):
 @dataclass(frozen=True, eq=False)
 class LakeContext:
     """A table as its verbs need it. `created` is the definition that it was created with. If the table is shared with
-    the reference, it is the definition as this process has read it. `defined` is the one of a snapshot, see `at`."""
+    the reference, it is the definition as this process has read it. `defined` is the one of a snapshot, see `at`, and
+    `as_of` the snapshot's time."""
 
     kind: ClassVar[Kind] = "lake"
 
@@ -45,11 +50,15 @@ class LakeContext:
     journal: LakeJournal
     engines: Engines
     defined: LakeDefinition | None = None
+    as_of: datetime | None = None
     _made: dict[bool, _Made] = field(default_factory=dict, repr=False)
 
     def at(self, seen: Snapshot | KnownColumns) -> LakeContext:
         """The table as it is in a snapshot, or as an appender knows it: by that definition, and under these names."""
-        return replace(self, defined=self._altered(seen.definition, seen.naming))
+        as_of = None
+        if isinstance(seen, Snapshot):
+            as_of = datetime.fromtimestamp(seen.time_ms / 1000, timezone.utc)
+        return replace(self, defined=self._altered(seen.definition, seen.naming), as_of=as_of)
 
     @property
     def definition(self) -> LakeDefinition:
@@ -85,13 +94,47 @@ class LakeContext:
         return self.definition.keys
 
     def column_of(self, name: str, columns: Collection[str]) -> str:
-        """The one of these columns that has the name, in this case if it can be. `InvalidInputError` for none."""
+        """The one of these columns that has the name, in this case if it can be. `InvalidInputError` for none, which
+        tells what became of one that was altered; see `became`."""
         spelled = {fold(known): known for known in columns} | {known: known for known in columns}
         if found := spelled.get(name, spelled.get(fold(name))):
             return found
         raise InvalidInputError(
-            f"{self.name} has no column {name!r}; it has: {', '.join(columns) or 'none yet'}."
+            f"{self.name} has no column {name!r}{self.became(name, columns, ': ')}; it has: "
+            f"{', '.join(columns) or 'none yet'}."
         )
+
+    def became(self, name: str, columns: Collection[str], before: str = "") -> str:
+        """What became of a column that isn't there by this name any more, with a text before it; nothing if there was
+        none. If any column was altered, it costs what `LakeJournal.recent_history` does."""
+        if not self.definition.naming:
+            return ""
+        with suppress(FirnError):  # there is an error to tell already
+            history = self.journal.recent_history()
+            if self.as_of is not None:
+                history = [commit for commit in history if commit.time <= self.as_of]
+            if told := lost_name(history, name, columns):
+                return before + told
+        own = self.definition.naming.stored
+        now = next((shown for shown, each in own.items() if fold(each) == fold(name)), None)
+        return "" if now is None else f"{before}it is called {now!r} now"
+
+    def predicate(self, where: str, columns: ColumnTypes) -> Predicate:
+        """A predicate over columns of the table. `InvalidInputError` as `column_of` has it."""
+        try:
+            return Predicate.parse(where, columns)
+        except InvalidInputError as error:
+            if told := self._lost_in(where, columns):
+                raise InvalidInputError(f"{error} {told}.") from None
+            raise
+
+    def _lost_in(self, where: str, columns: ColumnTypes) -> str:
+        known = {fold(name) for name in columns}
+        with suppress(InvalidInputError):
+            for name in sorted(columns_in(where)):
+                if fold(name) not in known:
+                    return self.became(name, columns, f"As for {name!r}, ")
+        return ""
 
     def partitions_of(self, snapshot: Snapshot) -> dict[Place, Partition]:
         """Partitions of a snapshot by their place, as `PartitionSpec.place_of` says it."""

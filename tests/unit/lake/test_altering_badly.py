@@ -11,6 +11,7 @@ import pytest
 
 import firn
 from firn.lake.table import LakeTable
+from moments import next_millisecond
 
 
 @pytest.fixture(params=["leaderless", "writer"])
@@ -158,3 +159,38 @@ def test_a_type_that_the_default_doesnt_fit_is_refused(
         table.alter(types={"x": kind})
     table.alter(types={"x": "VARCHAR"})
     assert table.scan().to_arrow()["x"].to_pylist() == [str(given[1])]
+
+
+def test_a_name_that_was_altered_is_told_with_what_became_of_it(table: LakeTable) -> None:
+    old = table.snapshot().version
+    next_millisecond()
+    table.alter(rename={"a": "c", "b": "a"})
+    swapped = table.snapshot().version
+    next_millisecond()
+    table.append([{"c": 2, "place": "there"}])
+    table.alter(rename={"c": "e to f"}, set_properties={"bloom_filters": None})
+    renamed = table.snapshot().version
+    table.alter(drop="a")
+    dropped = table.snapshot().version
+    for name, told in {
+        "c": f"it is called 'e to f' since {renamed}",
+        "A": f"it was dropped in {dropped}",
+        "b": f"it was dropped in {dropped}",
+    }.items():
+        for use in (
+            lambda name: table.alter(types={name: "VARCHAR"}),
+            lambda name: table.alter(comments={name: "text"}),
+            lambda name: table.resolve(name),
+            lambda name: table.scan(columns=["id", name]).to_arrow(),
+            lambda name: table.scan(where=f"{name} > 1").to_arrow(),
+            lambda name: table.delete(f"id = 1 AND {name} > 1"),
+        ):
+            with pytest.raises(firn.InvalidInputError) as error:
+                use(name)
+            assert f"{told}" in str(error.value)
+    for at, name, told in ((old, "c", "has no column 'c';"), (swapped, "b", "is called 'a' since")):
+        with pytest.raises(firn.InvalidInputError, match=told):
+            table.scan(at=at, columns=[name]).to_arrow()
+    table.restore(old)
+    with pytest.raises(firn.InvalidInputError, match="has no column 'c';"):
+        table.scan(columns=["c"]).to_arrow()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,6 +26,9 @@ from firn.journal.writer.federation.union import snapshot_of as union_snapshot
 from firn.journal.writer.format.layout import WriterPlaces
 from firn.journal.writer.format.state import CatalogState, clock_above
 from firn.journal.writer.settings import WriterSettings
+
+RECENT = 200
+"""The transactions of a writer that a message may read."""
 
 
 class WriterTable:
@@ -109,11 +113,20 @@ class WriterTable:
         union = self.federation.load()
         self._learn(union)
         self._warn(union)
+        return self._lines(union, sys.maxsize)
+
+    def recent_history(self) -> list[CommitInfo]:
+        """`history` of the newest `RECENT` transactions of each writer."""
+        return self._lines(self.federation.load(), RECENT)
+
+    def _lines(self, union: Union, newest: int) -> list[CommitInfo]:
         lines = [
             line
-            for writer in union.versions
+            for writer, version in union.versions.items()
             for line in history_of(
-                self.federation.history(writer).transactions(), self.federation.layout(writer), self.table
+                self.federation.history(writer).transactions(max(0, version.head.revision - newest)),
+                self.federation.layout(writer),
+                self.table,
             )
         ]
         return sorted(lines, key=lambda line: (line.time, line.version))

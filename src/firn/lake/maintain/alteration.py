@@ -289,9 +289,8 @@ class Planner:
 
     def _column(self, name: str) -> str:
         """A column as it is called before the call."""
-        now = self._called(name)
-        if now is not None and self._unknown(name):
-            raise self._bad(f"there is no column {name!r}: it is called {now!r} now")
+        if self._unknown(name) and (told := self.table.became(name, self.snapshot.columns)):
+            raise self._bad(f"there is no column {name!r}: {told}")
         return self.table.column_of(name, self.snapshot.columns)
 
     def _unknown(self, name: str) -> bool:
@@ -321,6 +320,8 @@ class Planner:
 
     def _after(self, name: str, what: str) -> str:
         """A column as it is called after the call."""
+        if fold(name) not in map(fold, self.columns) and (told := self.table.became(name, self.columns)):
+            raise self._bad(f"{what} names {name!r}, which is no column: {told}")
         return column_after(self.table.name, name, what, self.columns)
 
     def _now(self, name: str) -> str:

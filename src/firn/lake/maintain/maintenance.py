@@ -185,7 +185,7 @@ def _is_soft(table: LakeContext, snapshot: Snapshot, where: str, soft: bool | No
     """Whether a delete keeps its predicate; where nobody said so, if the journal and the predicate allow it."""
     if not (table.journal.soft_deletes if soft is None else soft):
         return False
-    kept = can_be_kept(Predicate.parse(where, snapshot.columns))
+    kept = can_be_kept(table.predicate(where, snapshot.columns))
     if soft and not kept:
         raise UnsupportedError(
             f"the predicate {where!r} has ANY or ALL, which no soft delete can keep: write IN […] or NOT IN […], or "
@@ -204,7 +204,7 @@ def _split_by_predicate(
     table: LakeContext, snapshot: Snapshot, where: str
 ) -> tuple[list[DataFile], list[DataFile], int]:
     """Files all of whose rows match for certain, files that may hold some, and how many of other writers may."""
-    predicate = Predicate.parse(where, snapshot.columns)
+    predicate = table.predicate(where, snapshot.columns)
     pruner = Pruner(predicate, snapshot.columns, table.partition_spec)
     whole: list[DataFile] = []
     partial: list[DataFile] = []
@@ -218,7 +218,7 @@ def _soft_change(table: LakeContext, snapshot: Snapshot, where: str) -> FileChan
     """Files to be removed, and the predicate on the others that may hold matching rows, once for each group of files
     that are read alike."""
     whole, partial, foreign = _split_by_predicate(table, snapshot, where)
-    predicate = Predicate.parse(where, snapshot.columns)
+    predicate = table.predicate(where, snapshot.columns)
     alike: dict[str, list[str]] = {}
     texts: dict[tuple[tuple[str, Sequence[str]], ...], str] = {}
     for file in partial:
@@ -239,7 +239,7 @@ def _delete_rows(table: LakeContext, session: Session, snapshot: Snapshot, where
     context = DeleteContext(
         write=WriteSpec.of(table, snapshot.columns, session.namer, aside=snapshot.aside),
         read=ReadSpec.of(snapshot),
-        where=Predicate.parse(where, snapshot.columns).sql,
+        where=table.predicate(where, snapshot.columns).sql,
     )
     inputs = [[f] for f in partial]
     change = rewritten(table, session, "delete", delete_task, partial, inputs, context, foreign)
@@ -387,7 +387,7 @@ def _refuse_scattered(table: LakeContext, snapshot: Snapshot, written: ColumnTyp
 
 def _check_all_match(table: LakeContext, files: Sequence[DataFile], snapshot: Snapshot, where: str) -> None:
     """New rows that the predicate doesn't cover would be doubled by the next overwrite of the same kind."""
-    predicate = Predicate.parse(where, snapshot.columns)
+    predicate = table.predicate(where, snapshot.columns)
     pruner = Pruner(predicate, snapshot.columns, table.partition_spec)
     spec = ReadSpec.of(snapshot, where=f"({predicate.sql}) IS NOT TRUE")
     for file in files:

@@ -130,7 +130,7 @@ class Scan:
     def predicate(self) -> Predicate | None:
         if self._where is None:
             return None
-        return Predicate.parse(self._where, self.snapshot.columns)
+        return self.table.predicate(self._where, self.snapshot.columns)
 
     @cached_property
     def pruner(self) -> Pruner | None:

@@ -285,6 +285,10 @@ class TableLog:
                 "datetime, a date, or a string like '2026-01-01T12:30Z'."
             ) from error
 
+    def recent_history(self) -> list[CommitInfo]:
+        """All of `history`: later logs carry it."""
+        return self.history()
+
     def history(self) -> list[CommitInfo]:
         """All commits that the log still knows, oldest first. 1 LIST sequence + the logs not cached + 1 GET."""
         loaded = self.loader.load(every=True)
