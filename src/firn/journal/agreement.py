@@ -126,6 +126,11 @@ class Agreement:
         of = {each.aside: each.column for each in self.conflicts}
         return {name: of.get(name, self.naming.shown(name.rpartition("~")[0])) for name in sorted(self.aside)}
 
+    @property
+    def known(self) -> frozenset[str]:
+        """Folded names of all columns that files may have, shown or not."""
+        return frozenset(self._spelled) | {fold(name) for name in (*self.stored, *self.naming.hidden)}
+
     def differing(self, columns: ColumnTypes) -> dict[str, str]:
         """Those of a file's columns that have another type than the table has, and those with a default that it
         lacks."""

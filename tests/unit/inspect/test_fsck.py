@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import firn
@@ -17,6 +19,7 @@ from firn.journal.writer.format.actions import Add, Remove, Tombstones
 from firn.journal.writer.format.identity import new_uuid
 from firn.journal.writer.format.messages import encode_checkpoint, encode_transaction
 from firn.journal.writer.history.history import History
+from moments import append_late
 from writer_databases import UNCLAIMED, database, fork, keys, layout, newest, two_writers
 
 pytestmark = pytest.mark.filterwarnings("ignore::firn.DegradedReadWarning")
@@ -485,6 +488,52 @@ def test_types_that_conflict(log: firn.LakeTable) -> None:
     log.bucket.put(key, encode(replace(last, columns={**last.columns, "delay": "VARCHAR"})))
     told = log_problems(log)
     assert any("delay" in f.what for f in told)
+
+
+def test_columns_that_no_definition_knows(log: firn.LakeTable) -> None:
+    """As if a log was lost that had told of them."""
+    for key in log_keys(log):
+        each = decode(key.rpartition("/")[2], log.bucket.get(key).data, where=key)
+        columns = {name: kind for name, kind in each.columns.items() if name != "delay"}
+        log.bucket.put(key, encode(replace(each, columns=columns)))
+    told, *_ = log_problems(log)
+    assert "/_data/" in told.object and "a column 'delay' that no definition knows" in told.what
+    assert check(firn.connect(log.bucket.url), "flights", footers=False).problems == ()
+    table = firn.connect(log.bucket.url).table("flights")
+    assert "delay" not in table.scan().columns and "alter(add={'delay': TYPE})" in told.remedy
+    table.alter(add={"delay": "BIGINT"})
+    assert table.scan(where="delay IS NOT NULL").count() > 0 and log_problems(log) == []
+
+
+def test_columns_that_no_catalog_knows(tmp_path: Path) -> None:
+    db = database(tmp_path, "a", options=UNCLAIMED)
+    db.create_table("cpu", journal="writer", schema={"n": "BIGINT"}).append([{"n": 1, "m": 1}])
+    key, transaction = newest(db.bucket)
+    actions = [
+        replace(x, columns=(("n", "BIGINT"),)) if isinstance(x, Add) else x for x in transaction.actions
+    ]
+    db.bucket.put(key, encode_transaction(replace(transaction, actions=actions)))
+    told = the_problem(database(tmp_path, None))
+    assert "a column 'm' that no definition knows" in told.what
+
+
+@pytest.mark.parametrize("journal", ["leaderless", "writer"])
+def test_columns_that_were_altered_are_known(tmp_path: Path, journal: str) -> None:
+    db = firn.connect(tmp_path, writer="w")
+    table = db.create_table("t", journal=journal, schema={"id": "BIGINT"}, partition_by=["id"])
+    table.append([{"id": 1, "a": 1, "b": 1, "c": 1}])
+    append_late(table, [{"id": 1, "c": 1.5}], {"id": "BIGINT"})
+    table.alter(rename={"a": "x"}, drop="b", add={"B": ("BIGINT", 5)})
+    append_late(table, [{"id": 1, "b": 2}], {"id": "BIGINT"})
+    table.alter(partition_by=[], drop="x")
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"id": [2], "B": [2], "nothing": pa.nulls(1)}), sink)
+    table.bucket.put("ext/1.parquet", sink.getvalue().to_pybytes())
+    table.register("ext/1.parquet")
+    assert all("definition knows" not in f.what for f in check(db).problems)
+    table.merge()
+    table.resolve("c")
+    assert check(db).problems == ()
 
 
 def test_a_table_that_is_being_dropped_is_a_note(log: firn.LakeTable) -> None:

@@ -7,11 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
+import pyarrow as pa
+
+from firn.alter import RESERVED
 from firn.bucket.base import Bucket, ObjectInfo
 from firn.errors import CorruptObjectError, ObjectNotFoundError, UnsupportedError
 from firn.inspect.fsck.findings import Finding, Findings
+from firn.journal.entries import DROP, INTO, NAME, TYPE, Entries
 from firn.journal.model import DataFile
 from firn.lake.parquet.footer import read_footer
+from firn.names import fold
 
 THREADS = 16
 
@@ -23,11 +28,13 @@ LOST = f"{GONE}. Or let it go, with its rows: `firn forget-files TABLE PATH`"
 
 @dataclass(frozen=True)
 class Expected:
-    """A data file that should be there. `why` completes "it is …"; only `live` ones are looked into."""
+    """A data file that should be there. `why` completes "it is …"; only `live` ones are looked into. `columns` are
+    folded names of those that it may have, in files; None if nobody can tell."""
 
     file: DataFile
     why: str
     live: bool = True
+    columns: frozenset[str] | None = None
 
 
 def check_files(
@@ -53,6 +60,31 @@ def check_each(check: Callable[[T], Iterable[Finding]], things: Sequence[T], fou
             found.add(*findings)
 
 
+def altered_columns(entries: Entries) -> frozenset[str]:
+    """Folded names in files of the columns that entries of a definition are about."""
+    return frozenset(fold(name) for kind, name in entries.map if kind in (NAME, DROP, TYPE, INTO))
+
+
+def _unknown(where: str, expected: Expected, schema: pa.Schema) -> Iterable[Finding]:
+    """The columns of a file that no definition knows: nobody sees their values."""
+    if expected.columns is None:
+        return
+    known = expected.columns | {fold(own) for own in (expected.file.cols or {}).values()}
+    for column in schema:
+        name = column.name
+        # A column of nothing but nulls has no type, and is no column yet.
+        if fold(name) in known or fold(name).startswith(RESERVED) or pa.types.is_null(column.type):
+            continue
+        remedy = (
+            "Read them from the file itself, which is Parquet"
+            if "~" in name
+            else f"alter(add={{{name!r}: TYPE}}), with their type, shows them again"
+        )
+        yield Finding(
+            where, f"it has a column {name!r} that no definition knows: nobody sees its values", remedy
+        )
+
+
 def _check(
     bucket: Bucket, expected: Expected, listed: Mapping[str, ObjectInfo], footers: bool
 ) -> Iterable[Finding]:
@@ -68,7 +100,8 @@ def _check(
                 remedy,
             )
         elif footers and expected.live:
-            read_footer(bucket, file.path, file.size, crc=(file.extra or {}).get("crc"))
+            footer = read_footer(bucket, file.path, file.size, crc=(file.extra or {}).get("crc"))
+            yield from _unknown(where, expected, footer.metadata.schema.to_arrow_schema())
     except ObjectNotFoundError:
         yield Finding(where, f"it is missing, and {expected.why}", remedy)
     except (CorruptObjectError, UnsupportedError) as error:

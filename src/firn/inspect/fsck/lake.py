@@ -13,7 +13,7 @@ import orjson
 from firn.arrow.json_columns import column_of
 from firn.bucket.base import ObjectInfo
 from firn.errors import CorruptObjectError, FirnError, ObjectNotFoundError, UnsupportedError
-from firn.inspect.fsck.files import Expected, check_files
+from firn.inspect.fsck.files import Expected, altered_columns, check_files
 from firn.inspect.fsck.findings import Finding, Findings, TableCheck, conflicts, of_error, shared_names, shown
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.append import claimed_log
@@ -145,7 +145,9 @@ def _files(journal: LeaderlessJournal, state: ReplayedState, found: Findings, fo
     bucket, layout = journal.bucket, journal.layout
     listed: dict[str, ObjectInfo] = {i.key: i for i in bucket.list(layout.data_prefix).objects}
     live = [f for path, f in state.files.items() if path not in state.dead and f.inlined is None]
-    check_files(bucket, [Expected(f, "live") for f in live], listed, found, footers=footers)
+    known = state.agreement.known | altered_columns(state.definition)
+    expected = [Expected(f, "live", columns=known) for f in live]
+    check_files(bucket, expected, listed, found, footers=footers)
     waiting = [i for key, i in listed.items() if key in state.dead]
     loose = [i for key, i in listed.items() if key not in state.files]
     where = bucket.uri(layout.data_prefix)

@@ -5,23 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+import orjson
+
 from firn.bucket.base import Bucket
-from firn.errors import FirnError
-from firn.inspect.fsck.files import Expected, check_files
+from firn.errors import CorruptObjectError, FirnError
+from firn.inspect.fsck.files import Expected, altered_columns, check_files
 from firn.inspect.fsck.findings import Finding, Findings, note, of_error, shown
 from firn.journal.model import DataFile
+from firn.journal.writer.federation.definition import WriterDefinition
 from firn.journal.writer.format.actions import Add, CatalogTransaction, Remove
 from firn.journal.writer.format.identity import prefix_of
 from firn.journal.writer.format.layout import ObjectKind, ObjectName, WriterLayout
 from firn.journal.writer.format.marker import is_due
 from firn.journal.writer.format.messages import encode_checkpoint
-from firn.journal.writer.format.state import CatalogState, LiveFile, replay
+from firn.journal.writer.format.state import CatalogState, CatalogTable, LiveFile, beside, replay
 from firn.journal.writer.history.forks import Node
 from firn.journal.writer.history.history import CatalogVersion, History
 from firn.journal.writer.rebuild.rebuild import survey
 from firn.journal.writer.rebuild.surviving_objects import REBUILT, Footers, look
 from firn.journal.writer.unclaimed.branches import lost_nodes
 from firn.lake.maintain.rebuild import read_footers
+from firn.names import fold
 from firn.runner import LocalRunner
 
 REBUILD = "`firn rebuild` writes it anew from what is left"
@@ -216,8 +220,11 @@ class _Check:
         self, version: CatalogVersion, chain: Mapping[int, str], states: Mapping[int, CatalogState]
     ) -> None:
         live = _files_of(version.state)
+        known = {name: _columns_of(table) for name, table in version.state.tables.items()}
         expected = [
-            Expected(entry.file, f"live in the table {name}, since revision {entry.revision}")
+            Expected(
+                entry.file, f"live in the table {name}, since revision {entry.revision}", columns=known[name]
+            )
             for name, entry in live.values()
             if self.table in (None, name)
         ]
@@ -311,6 +318,18 @@ class _Check:
 
     def _where(self, node: Node, kind: ObjectKind) -> str:
         return self.bucket.uri(self.layout.object_key(ObjectName(*node, kind)))
+
+
+def _columns_of(table: CatalogTable) -> frozenset[str] | None:
+    """Folded names of the columns that a table's files in one catalog may have."""
+    try:
+        definition = WriterDefinition.decode(table.spec, table.name)
+    except CorruptObjectError:
+        return None  # told by the check of the table
+    declared = orjson.loads(definition.spec).get("columns", {})
+    named = (name for schema in table.schemas for name, _ in schema)
+    aside = (name for live in table.files.values() for name in beside(live))
+    return frozenset(map(fold, (*declared, *named, *aside))) | altered_columns(definition.entries)
 
 
 def _files_of(state: CatalogState) -> dict[str, tuple[str, LiveFile]]:
