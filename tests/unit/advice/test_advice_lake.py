@@ -347,6 +347,20 @@ def test_a_column_of_partitions_is_cast(db):
     assert table.append([{"delay": 1.5}]).rows == 1
 
 
+def test_partitions_with_long_names_are_made_by_other_fields(db):
+    long, longer = "n" * 200, "n" * 250
+    with advises("Partition by a column with a shorter name", names=longer[:40]):
+        db.create_table("flights", partition_by=[longer])
+    table = db.create_table("flights", partition_by=[long])
+    row = {long: "v" * 100, "delay": 1}
+    with advises("Partition by truncate(…) or bucket(…), or by a column with a", names=long[:40]):
+        table.append([row])
+    db.drop_table("flights")
+    for field in (f"bucket(4, {long})", "delay"):
+        assert db.create_table("flights", partition_by=[field]).append([row]).rows == 1
+        db.drop_table("flights")
+
+
 def test_a_type_that_does_not_fit_is_another_columns(db):
     table = db.create_table("flights")
     table.append([{"delay": "66"}, {"delay": "late"}])

@@ -60,6 +60,49 @@ def test_columns_stand_where_they_were_added(create: Create) -> None:
         assert [column.name for column in each.definition().columns] == columns
 
 
+@pytest.mark.parametrize("name", [" x ", "x desc"])
+@pytest.mark.parametrize("declared", [False, True])
+def test_names_with_spaces_at_their_ends_are_sorted_by(create: Create, name: str, declared: bool) -> None:
+    table = create(sort_by=[f"{name} desc"], schema={"a": "BIGINT", name: "BIGINT"} if declared else None)
+
+    def in_order(column: str) -> list[int]:
+        table.append([{column: n, "a": n} for n in (1, 3, 2)])
+        table.merge()
+        found: list[int] = table.scan().to_arrow()[column].to_pylist()
+        return found
+
+    assert in_order(name) == [3, 2, 1]
+    table.alter(rename={"a": "b"})
+    table.append([{name: 5}])
+    assert in_order(name)[0] == 5
+    table.alter(rename={name: " y "})
+    assert in_order(" y ")[:3] == [5, 3, 3]
+    table.alter(sort_by=[" y "])
+    assert in_order(" y ")[:3] == [1, 1, 1]
+    table.alter(sort_by=[" y  desc"])
+    assert in_order(" y ")[0] == 5 and table.definition().sort_by == (" y  desc",)
+
+
+def test_long_names_of_partitions_are_refused_before_there_are_rows(create: Create) -> None:
+    name = "n" * 300
+    for fields in ([name], [f"bucket(4, {name})"], ["é" * 36]):
+        with pytest.raises(firn.InvalidInputError, match="directories are named, and 214 can be"):
+            create(partition_by=fields)
+    table = create(partition_by=["a"])
+    table.append([{"a": 1, name: 1}])
+    version = table.snapshot().version
+    with pytest.raises(firn.InvalidInputError, match="300 bytes as directories are named"):
+        table.alter(partition_by=[name])
+    assert table.snapshot().version == version
+    table.alter(add={"o" * 214: "VARCHAR"}, partition_by=["o" * 214])
+    table.append([{"a": 2, "o" * 214: "v" * 201}, {"a": 3}])
+    with pytest.raises(
+        firn.InvalidInputError, match=r"a name of 256 bytes, and 255 can be\. Partition by trunc"
+    ):
+        table.append([{"a": 4, "o" * 214: "v" * 41}])
+    assert table.scan().count() == 3
+
+
 @pytest.mark.parametrize("key", [[], ["id"]])
 def test_rows_that_are_changed_beside_new_ones_keep_their_columns(create: Create, key: list[str]) -> None:
     table = create(key=key)

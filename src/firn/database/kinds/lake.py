@@ -109,6 +109,7 @@ class LakeTables(TableKind[LakeOptions, LakeDefinition, LakeTable]):
         columns = declared_columns(asked.schema)
         check_properties(properties, columns, journal=journal)
         spec = PartitionSpec.parse(asked.partition_by, columns)
+        spec.check_names()
         keys = parse_key(asked.key or (), asked.version_by, columns, [f.source for f in spec.fields])
         if keys is not None and properties.get("shared"):
             raise InvalidInputError(f"{name} can't be shared with the reference, which knows no keys.")

@@ -35,7 +35,7 @@ from firn.journal.writer.settings import DURATIONS as WRITER_DURATIONS
 from firn.journal.writer.settings import PROPERTIES as WRITER_PROPERTIES
 from firn.journal.writer.settings import WriterSettings
 from firn.lake.definition.keys import KeySpec
-from firn.lake.definition.order import split_order
+from firn.lake.definition.order import shown_order, split_order, written_order
 from firn.lake.parquet.encode import AUTO, CODECS, BloomColumns
 from firn.lake.partition.partition import PartitionSpec
 from firn.names import fold
@@ -175,7 +175,16 @@ class LakeDefinition:
         hidden = {fold(name) for name in naming.hidden}
         if naming and (blooms := parse_bloom_filters(properties.get("bloom_filters"))) and blooms != AUTO:
             properties["bloom_filters"] = [shown(name) for name in blooms if fold(name) not in hidden]
-        order = definition.of(SORT_BY).get("", [split_order(text, self.columns) for text in self.sort_by])
+        known = [*self.columns, *naming.stored.values()]
+        order = tuple(
+            shown_order(text, known, shown)
+            for text in self.sort_by
+            if fold(split_order(text, known)[0]) not in hidden
+        )
+        if "" in (changed := definition.of(SORT_BY)):
+            order = tuple(
+                written_order(shown(name), way) for name, way in changed[""] if fold(name) not in hidden
+            )
         keys = self.keys
         if keys is not None and naming.stored:
             by = None if keys.version_by is None else shown(keys.version_by)
@@ -184,11 +193,7 @@ class LakeDefinition:
             self,
             columns={shown(name): kind for name, kind in self.columns.items() if name not in naming.hidden},
             partition=self._partition_in(definition).named(shown),
-            sort_by=tuple(
-                shown(name) + (" desc" if way == "desc" else "")
-                for name, way in order
-                if fold(name) not in hidden
-            ),
+            sort_by=order,
             properties=properties,
             keys=keys,
             explicit={

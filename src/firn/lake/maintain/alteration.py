@@ -187,6 +187,7 @@ class Planner:
                     "could lie in different partitions"
                 )
         stored = PartitionSpec(spec.named(self.physical.__getitem__).fields)
+        stored.check_names()
         if stored.id == self.definition.partition.id:
             return
         entries: dict[Entry, Any] = {(SPEC, stored.id): stored.to_json(), (PARTITION, ""): stored.id}

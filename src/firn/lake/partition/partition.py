@@ -24,6 +24,8 @@ from firn.lake.partition import transforms
 from firn.lake.partition.path import (
     NULL,
     Values,
+    check_directory,
+    check_name,
     dir_of,
     directory_of,
     encode_value,
@@ -163,6 +165,11 @@ class PartitionSpec:
             fields.append(found)
         return PartitionSpec(tuple(fields))
 
+    def check_names(self) -> None:
+        """Refuse fields after which no directory can be named. `InvalidInputError`."""
+        for each in self.fields:
+            check_name(each.name)
+
     def named(self, shown: Callable[[str], str]) -> PartitionSpec:
         """The same with other names of its columns."""
         fields = tuple(replace(each, source=shown(each.source)) for each in self.fields)
@@ -230,7 +237,8 @@ class PartitionSpec:
         parts = []
         for code, start, stop in zip(order.tolist(), starts[:-1].tolist(), starts[1:].tolist(), strict=True):
             values = texts[code]
-            parts.append(Part(dir_of(values), values, table.slice(start, stop - start)))
+            check_directory(directory := dir_of(values))
+            parts.append(Part(directory, values, table.slice(start, stop - start)))
         return parts
 
     def _codes(self, table: pa.Table) -> tuple[transforms.Codes, Mapping[int, dict[str, str | None]]]:

@@ -13,10 +13,12 @@ import re
 from collections.abc import Container, Mapping
 from urllib.parse import quote, unquote
 
+from firn.errors import InvalidInputError
 from firn.journal.model import DataFile, Places
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 LONGEST = 200
+LONGEST_SEGMENT = 255
 HASHED = "~sha256-"
 
 Values = Mapping[str, str | None]
@@ -43,6 +45,28 @@ def encode_value(value: str | None) -> str:
         digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
         return HASHED + digest[:32]
     return encoded
+
+
+def check_directory(directory: str) -> None:
+    """Refuse a partition whose directory is longer than keys can be. `InvalidInputError`."""
+    for segment in directory.split("/") if len(directory) > LONGEST_SEGMENT else ():
+        if len(segment) > LONGEST_SEGMENT:
+            name, _, value = segment.partition("=")
+            raise InvalidInputError(
+                f"the value {value[:40]}… of the partition field {name[:40]}… would need a directory with a name of "
+                f"{len(segment)} bytes, and {LONGEST_SEGMENT} can be. Partition by truncate(…) or bucket(…), or by a "
+                "column with a shorter name."
+            )
+
+
+def check_name(name: str) -> None:
+    """Refuse a name of a partition field that leaves no room for any value. `InvalidInputError`."""
+    most = LONGEST_SEGMENT - len(HASHED) - 32 - 1
+    if (size := len(_encoded(name))) > most:
+        raise InvalidInputError(
+            f"the partition field {name[:40]!r}… has {size} bytes as directories are named, and {most} can be. "
+            "Partition by a column with a shorter name."
+        )
 
 
 def is_told_by_path(values: Values) -> bool:

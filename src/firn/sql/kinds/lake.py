@@ -48,8 +48,9 @@ class LakeInSql(SqlKind):
         }
         columns = [one for one in found.columns if one.name not in aside]
         # What stands in the statement itself needs columns that it creates, so their defaults aren't shown.
+        names = [one.name for one in found.columns]
         needed = {fold(one.source) for one in found.partition.fields}
-        needed |= {fold(split_order(text)[0]) for text in found.sort_by}
+        needed |= {fold(split_order(text, names)[0]) for text in found.sort_by}
         blooms = fold(str(found.properties.get("bloom_filters", "")))
         comments = {"": found.comment, **{one.name: one.comment for one in columns}}
         return CreateTable(
