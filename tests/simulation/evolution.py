@@ -4,7 +4,8 @@ The model knows columns by identity: a column is what somebody made, whatever it
 definitions that they loaded some steps ago, with columns that others rename, drop or make at the same time. Others
 alter, merge, delete, update, overwrite, restore, register and sweep. After each step every row is shown once, each
 value under its column's name or beside it, rows whose file lacks a column have its default, predicates find what a
-full scan shows, and older versions are as they were, under the names of then.
+full scan shows, and older versions are as they were, under the names of then. A value that stood under its column's
+name is never put beside it by a later commit, and files that aren't live put none beside.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import firn
+from firn.arrow.types import columns_of
 from firn.errors import CheckFailedError
 from firn.journal.model import KnownColumns
 from firn.lake.table import LakeTable
@@ -123,6 +125,9 @@ class Program:
         self.past: list[tuple[str, State]] = []
         self.knowns: list[Known] = []
         self.kinds: dict[str, str] = {"id": "BIGINT"}
+        self.brought: dict[str, list[str]] = {}
+        self.at_home: dict[str, tuple[str, set[int]]] = {}
+        self.before: dict[int, tuple[int, Cells]] = {}
         self.placing: set[str] = set()
         self.number = 0
         self.last: Any = "create"
@@ -135,6 +140,7 @@ class Program:
         firn.connect(self.url, writer=names[0]).create_table(
             "t", journal=self.journal, schema=declared or None, **options
         )
+        self.declared = set(declared)
         for name in declared:
             self.made(name, name, "BIGINT")
         self.handles = [self.opened(name) for name in names]
@@ -147,6 +153,8 @@ class Program:
         if column not in self.all_made():
             self.state.wanted[column] = name
         self.kinds.setdefault(column, kind)
+        order = self.brought.setdefault(column, [])
+        order += [kind] if kind not in order else []
 
     # -- the loop
 
@@ -154,6 +162,7 @@ class Program:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", firn.DegradedReadWarning)
             self.check()
+            self.first = self.newest()
             for step in range(steps):
                 self.pick()
                 next_millisecond()
@@ -196,6 +205,14 @@ class Program:
         known = self.rng.choice([*self.knowns, self.newest()])
         self._append(known, known)
 
+    def clash(self) -> None:
+        """By the definition of the creation, with columns of any types: others may have brought other ones."""
+        if self.keyed:
+            return
+        names = {*self.rng.sample(NAMES, 2), *(["a"] if self.partitioned else [])}
+        row = {name: value_of(self.rng.choice(KINDS), self.rng.randrange(7)) for name in sorted(names)}
+        self._append(self.first, self.first, [{"id": self.new_id(), **row}])
+
     @contextmanager
     def knowing(self, known: Known, newer: Known) -> Iterator[list[Known]]:
         used = [known]
@@ -211,8 +228,8 @@ class Program:
         finally:
             del self.table.journal.known
 
-    def _append(self, known: Known, newer: Known) -> None:
-        rows = self.new_rows(known)
+    def _append(self, known: Known, newer: Known, rows: list[dict[str, Any]] | None = None) -> None:
+        rows = self.new_rows(known) if rows is None else rows
         if self.keyed:
             self.table.snapshot()  # so that its rows are newer than those of other writers
         self.said(rows)
@@ -656,8 +673,11 @@ class Program:
         snapshot = fresh.snapshot()
         described = fresh.definition()
         self.full = fresh.scan().to_arrow()
+        before = self.at_home
         self.types_shown = dict(snapshot.columns)
         self.named(described, snapshot)
+        self.settled(before)
+        self.conflicting(snapshot)
         self.told(self.full, self.state)
         self.asked(fresh)
         self.state.shown = {column.name: column.physical for column in described.columns}
@@ -691,6 +711,40 @@ class Program:
             assert home not in state.dropped and column[len(home) + 1 :] in BESIDE, where
         state.shown = {name: p for p, name in shown.items()}
         self.ids = shown.get("id", "id")
+
+    def settled(self, before: dict[str, tuple[str, set[int]]]) -> None:
+        """No commit puts values beside their column that stood in it, whoever made it (rule 12)."""
+        rows = self.full.to_pylist()
+        self.at_home = {
+            column: (self.types_shown[name], {row[self.ids] for row in rows if row[name] is not None})
+            for name, column in self.state.shown.items()
+        }
+        for column, (kind, ids) in before.items():
+            now = self.at_home.get(column)
+            if now is None or column in self.beside or now[0] == kind or self.last[1] == "restore":
+                continue
+            order = self.brought.get(column, [])
+            if now[0] in order and kind in order and order.index(now[0]) < order.index(kind):
+                continue  # it was there before, and is there again
+            same = {i for i in ids if i in self.state.rows and self.state.rows[i] == self.before.get(i)}
+            assert same <= now[1], (self.seed, self.last, column, kind, now[0], same - now[1])
+        self.before = dict(self.state.rows)
+
+    def conflicting(self, snapshot: Any) -> None:
+        """Values are beside a column only if a live file has its type (rule 12), or somebody has said it."""
+        homes = {self.state.home(column) for column in self.beside} - self.declared
+        homes = {name for name, column in self.state.shown.items() if column in homes}
+        if not homes:
+            return
+        is_set = {column.name for column in self.opened().definition().columns if column.is_set}
+        found: set[tuple[str, str]] = set()
+        for file in snapshot.files:
+            schema = pq.read_schema(pa.BufferReader(self.table.bucket.get(file.path).data))
+            physical = {own: name for name, own in (file.cols or {}).items()}
+            found |= {(physical.get(n, n).lower(), kind) for n, kind in columns_of(schema).items()}
+        for name in homes - is_set:
+            column = self.state.shown[name]
+            assert (column.lower(), self.types_shown[name]) in found, (self.seed, self.last, name, found)
 
     def told(self, found: pa.Table, state: State) -> None:
         """Every row is there once, each value under its column or beside it."""

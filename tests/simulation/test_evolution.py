@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from firn.errors import SchemaConflictError
+from firn.journal import agreement as agreements
 from firn.journal import naming as namings
 from firn.journal.agreement import Agreement
 from firn.journal.entries import DEFAULT, Entries
 from firn.journal.leaderless.replay import replay
 from firn.journal.naming import Naming
+from firn.journal.writer.federation import union
 from firn.journal.writer.journal import WriterJournal
 from firn.lake.maintain import alteration, maintenance
 from firn.lake.partition.partition import PartitionSpec
@@ -151,6 +154,59 @@ def keeps_no_catalog_up(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WriterJournal, "_define", lambda self, state, commit: ())
 
 
+def refuses_types(patch: pytest.MonkeyPatch) -> None:
+    """Rule 11: two types that don't fit make a table unreadable."""
+    original = agreements.agree
+
+    def agree(*args: Any) -> Agreement:
+        found = original(*args)
+        if found.conflicts:
+            raise SchemaConflictError("types don't fit")
+        return found
+
+    patch.setattr(replay, "agree", agree)
+    patch.setattr(union, "agree", agree)
+
+
+def skips_values(patch: pytest.MonkeyPatch) -> None:
+    """Rule 11: values that don't fit are null, and nowhere else."""
+    original = Agreement.reads
+
+    def reads(self: Agreement, types: Any) -> Any:
+        return {name: () if name in self.aside else own for name, own in original(self, types).items()}
+
+    patch.setattr(Agreement, "reads", reads)
+
+
+def believes_the_oldest_file(patch: pytest.MonkeyPatch) -> None:
+    """Rule 12: the newest maintenance log doesn't say whose a column is, though a file that it wrote is young."""
+    original = replay.agree
+
+    def agree(rules: Any, live: Any, *others: Any) -> Agreement:
+        live = list(live)
+        said_first = bool(others) and live and "/" not in live[0].name  # no file, but the newest log
+        return original(rules, live[1:] if said_first else live, *others)
+
+    patch.setattr(replay, "agree", agree)
+
+
+def goes_by_writers_names(patch: pytest.MonkeyPatch) -> None:
+    """Rule 12: who has a column is the writer whose name sorts first."""
+    patch.setattr(union, "seen_name", lambda column, kind: "")
+
+
+def asks_dead_files(patch: pytest.MonkeyPatch) -> None:
+    """Rule 12: types of files that aren't live set values aside."""
+    patch.setattr("firn.journal.agreement._Union.turn", lambda self: None)
+    original = agreements.agree
+
+    def agree(rules: Any, live: Any, others: Any = ()) -> Agreement:
+        return original(rules, [*others, *live])
+
+    patch.setattr(replay, "agree", agree)
+    patch.setattr(union, "agree", agree)
+
+
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
 ALL = ("append", "stale", "blind")
@@ -177,6 +233,14 @@ MUTATIONS: list[tuple[Mutation, str, tuple[str, ...], int]] = [
     (keeps_the_names_of_today, "leaderless", (*ALL, "rename", "drop", "restore"), 0),
     (keeps_the_names_of_today, "writers", (*ALL, "rename", "drop", "restore"), 0),
     (keeps_no_catalog_up, "writers", (*ALL, "rename"), 0),
+    (refuses_types, "leaderless", ("append", "clash"), 0),
+    (refuses_types, "writers", ("append", "clash"), 0),
+    (skips_values, "leaderless", ("append", "clash"), 0),
+    (skips_values, "writers", ("append", "clash"), 0),
+    (believes_the_oldest_file, "leaderless", ("clash", "update"), 0),
+    (goes_by_writers_names, "writers", ("append", "clash"), 0),
+    (asks_dead_files, "leaderless", ("clash", "overwrite"), 0),
+    (asks_dead_files, "writers", ("clash", "overwrite"), 0),
 ]
 """Each with a seed by which it is noticed; later ones are tried, too."""
 
