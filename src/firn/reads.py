@@ -60,6 +60,11 @@ class TableRead(Protocol):
         ...
 
     @property
+    def table_id(self) -> str:
+        """Tells the table from one that has its name after it was dropped; empty where nothing does."""
+        ...
+
+    @property
     def version(self) -> str:
         """The version that is read; empty where a table has none."""
         ...

@@ -147,6 +147,32 @@ def is_definition_of(data: bytes, id: str) -> bool:
     return not isinstance(found, dict) or (found.get("id") == id and not found.get("dropped"))
 
 
+def check_generation(bucket: Bucket, prefix: str, generation: int) -> None:
+    """See that the name is still this very table's: who has listed or got its objects before has them all, as the
+    definition goes first when it is dropped. One that can't be read may be the table's. 1 GET.
+
+    Raises:
+        TableNotFoundError: the table was dropped, or its definition is missing.
+    """
+    found = read_object(bucket, prefix, lambda data, where: data)
+    if found is not None and _may_be(found, generation):
+        return
+    raise TableNotFoundError(
+        f"{bucket.uri(prefix)} was dropped since it was planned to read it: its rows are gone. Run the query "
+        "again if there is a table of the name by now."
+    )
+
+
+def _may_be(data: bytes, generation: int) -> bool:
+    try:
+        found = orjson.loads(data)
+    except ValueError:
+        return True
+    return not isinstance(found, dict) or (
+        found.get("generation", 0) == generation and not found.get("dropped")
+    )
+
+
 def dropped(bucket: Bucket, prefix: str) -> TableNotFoundError:
     """The error for a handle of a table that is gone."""
     return TableNotFoundError(f"{bucket.uri(prefix)} was dropped; open the table again")

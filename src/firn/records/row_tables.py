@@ -253,7 +253,8 @@ class RowTable:
 
     def to_spark(self, *, columns: Sequence[str] | None = None, where: str | None = None) -> DataFrame:
         """The rows as a Spark DataFrame, each as it is when a task reads it: `_id`, then the declared columns, or
-        else `document`, its JSON; `columns` may ask for `_etag`. 1 LIST sequence, and in tasks 1 GET a row."""
+        else `document`, its JSON; `columns` may ask for `_etag`. 1 LIST sequence and 1 GET, and in tasks 1 GET a
+        row."""
         return self.engines.to_spark(self, columns=columns, where=where, at=None)
 
     def load(self, rows: Any, *, id: str = ID, batch: int = BATCH) -> RecordLoadReport:

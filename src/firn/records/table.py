@@ -247,8 +247,8 @@ class RecordTable:
             SnapshotTooOldError: what was committed then is swept.
             InvalidInputError: what is no version; an unknown column.
 
-        Cost: that of beginning a transaction, and 1 LIST sequence; in tasks 1 GET a row, many at once, and 1 a large
-        document. Where `where` names the ids, no LIST, and 1 GET each.
+        Cost: that of beginning a transaction, 1 LIST sequence and 1 GET; in tasks 1 GET a row, many at once, and 1 a
+        large document. Where `where` names the ids, no LIST, and 1 GET each.
         """
         return self.engines.to_spark(self, columns=columns, where=where, at=at)
 

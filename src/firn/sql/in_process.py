@@ -26,6 +26,7 @@ from firn.errors import (
     InvalidInputError,
     ObjectNotFoundError,
     SnapshotTooOldError,
+    TableNotFoundError,
     UnsupportedError,
 )
 from firn.journal.model import ColumnTypes
@@ -264,7 +265,23 @@ class DuckQuery:
                             "was read. Run the query again, or keep old versions for longer, by the table's "
                             "tombstone_grace."
                         ) from None
-            self._look = self._new_look()
+            self._look_again()
+
+    def _look_again(self) -> None:
+        """Read the newest versions, after files of those that were pinned are gone."""
+        before, pinned = self._look, self._pinned()
+        for name, read in before.whole.items():
+            if pinned[name].table_id != read.table_id:
+                raise TableNotFoundError(
+                    f"the table {name!r} was dropped since the query {shown(self.text)} was made, and another one "
+                    "has its name by now: run the query again."
+                )
+        self._look = self._new_look(pinned)
+        if list(self._look.columns.items()) != list(before.columns.items()):
+            raise SnapshotTooOldError(
+                f"files of the query {shown(self.text)} are gone, as tables were swept since, and their newest "
+                "versions give it other columns: run the query again."
+            )
 
     @contextmanager
     def _instance(

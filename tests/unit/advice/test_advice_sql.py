@@ -95,3 +95,18 @@ def test_statements_of_two_dialects_name_their_parameters(db: firn.Database) -> 
         db.sql(update.format("?"), [2], engine="spark")
     db.sql(update.format("$more"), {"more": 2}, engine="spark")
     assert list(db.sql("FROM t")) == [{"n": 2}]
+
+
+def test_a_query_whose_columns_changed_is_asked_again(tmp_path: Path) -> None:
+    db = firn.connect(tmp_path)
+    table = db.create_table("t", properties={"tombstone_grace": "0s"})
+    table.append([{"n": 1}])
+    table.append([{"n": 2}])
+    late, counted = db.sql("FROM t"), db.sql("SELECT count(*) AS n FROM t")
+    table.alter(rename={"n": "m"})
+    table.merge()
+    table.sweep()
+    with advises("versions give it other columns: run the query again.", names="'FROM t'"):
+        late.to_arrow()
+    assert db.sql("FROM t").count() == 2
+    assert list(counted) == [{"n": 2}]

@@ -25,6 +25,10 @@ class KeyedColumns:
         return self.definition.name
 
     @property
+    def table_id(self) -> str:
+        return self.definition.id
+
+    @property
     def keys(self) -> Keys:
         return self.definition.keys
 

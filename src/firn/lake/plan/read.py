@@ -42,6 +42,7 @@ class LakeRead:
     keys: KeySpec | None = None
     hints: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    table_id: str = ""
 
     kind = "lake"
     kept_by = "the table's tombstone_grace or, of writers' catalogs, by prune's older_than"
@@ -61,6 +62,7 @@ class LakeRead:
             table.places,
             table.keys,
             warnings=scan.snapshot.warnings,
+            table_id=table.created.id,
         )
 
     @property

@@ -74,6 +74,10 @@ class NarrowedRead:
     warnings = ()
 
     @property
+    def table_id(self) -> str:
+        return ""
+
+    @property
     def table(self) -> str:
         return self.documents.table
 

@@ -159,6 +159,10 @@ class RecordsRead(NarrowedRead):
         return self.source.bucket
 
     @property
+    def table_id(self) -> str:
+        return str(self.source.layout.generation)
+
+    @property
     def known(self) -> ColumnTypes:
         asked = {name: ASKED_FOR[name] for name in self.asked}
         return {**row_columns(self.documents, self.indexed), **dict(self.fields), **asked}
@@ -172,7 +176,11 @@ class RecordsRead(NarrowedRead):
     # -- planning
 
     def units(self) -> list[Unit]:
-        """The rows, each in one unit. 1 LIST sequence, none where predicates name the ids."""
+        """The rows, each in one unit. 1 LIST sequence and 1 GET, neither where predicates name the ids.
+
+        Raises:
+            TableNotFoundError: the table was dropped since it was pinned.
+        """
         ids = ids_of(self.about_ids)
         lately = self.source.lately()
         kept = set(self._matching([write.id for _, write in lately]))
@@ -215,7 +223,8 @@ class RecordsRead(NarrowedRead):
     # -- in tasks
 
     def rows(self, works: Sequence[Any]) -> Iterator[pa.Table]:
-        """1 GET a row, many at once, and 1 a large document; the next unit's while one is handed over."""
+        """1 GET a row, many at once, and 1 a large document; the next unit's while one is handed over. 1 GET more
+        where a row isn't there, as `ManyRows.read`."""
         for found in ahead(map(self._found, _joined(works)), depth=1):
             rows = self._table(found)
             if self.sql is not None:

@@ -14,6 +14,7 @@ from firn.clock import SystemClock
 from firn.concurrency.parallel import in_flight
 from firn.errors import InvalidInputError
 from firn.journal.backoff import whole
+from firn.journal.definition import check_generation
 from firn.journal.sequence import Head, RowWrite
 from firn.journal.sequence.catalog import after
 from firn.journal.sequence.history import history
@@ -76,10 +77,14 @@ class ManyRows(Protocol):
     def layout(self) -> RecordLayout: ...
 
     def listed(self, begins: str = "") -> list[ObjectInfo]:
-        """The objects of all rows but those in `lately`, in the order of their names. 1 LIST sequence.
+        """The objects of all rows but those in `lately`, in the order of their names. 1 LIST sequence and 1 GET,
+        which tells that the table wasn't dropped meanwhile.
 
         Args:
             begins: what their names begin with, as `names.id_part` makes them.
+
+        Raises:
+            TableNotFoundError: it was.
         """
         ...
 
@@ -88,7 +93,11 @@ class ManyRows(Protocol):
         ...
 
     def read(self, keys: Sequence[str]) -> list[Found]:
-        """The rows that there are of these objects. 1 GET each, many at once."""
+        """The rows that there are of these objects. 1 GET each, many at once; if one isn't there, 1 GET more.
+
+        Raises:
+            TableNotFoundError: the table was dropped.
+        """
         ...
 
     def lately(self) -> list[Write]:
@@ -130,7 +139,9 @@ class TableAt:
 
     def listed(self, begins: str = "") -> list[ObjectInfo]:
         skipped = {self.layout.row(id) for id in self.changes}
-        return [info for info in row_objects(self.bucket, self.layout, begins) if info.key not in skipped]
+        found = [info for info in row_objects(self.bucket, self.layout, begins) if info.key not in skipped]
+        _check_there(self)
+        return found
 
     def keys(self, ids: Iterable[str]) -> list[str]:
         return [self.layout.row(id) for id in ids if id not in self.changes]
@@ -141,7 +152,10 @@ class TableAt:
         Raises:
             SnapshotTooOldError: the version of the snapshot was collected.
         """
-        seen = [(row.id, row.at(self.snapshot)) for row in self._store().rows(keys)]
+        rows = self._store().rows_at(keys)
+        if None in rows:
+            _check_there(self)
+        seen = [(row.id, row.at(self.snapshot)) for row in rows if row is not None]
         return self._found(
             [(id, version.seq, version) for id, version in seen if version and version.seq > self.since]
         )
@@ -184,14 +198,19 @@ class LoneRows:
     layout: RecordLayout
 
     def listed(self, begins: str = "") -> list[ObjectInfo]:
-        return row_objects(self.bucket, self.layout, begins)
+        found = row_objects(self.bucket, self.layout, begins)
+        _check_there(self)
+        return found
 
     def keys(self, ids: Iterable[str]) -> list[str]:
         return [self.layout.row(id) for id in ids]
 
     def read(self, keys: Sequence[str]) -> list[Found]:
         clock, found = SystemClock(), []
-        for blob in self.bucket.get_many(keys):
+        blobs = self.bucket.get_many(keys)
+        if None in blobs:
+            _check_there(self)
+        for blob in blobs:
             if blob is not None:
                 blob = whole(self.bucket, blob, clock)
                 info = blob.info
@@ -211,3 +230,8 @@ class LoneRows:
 
     def lean(self) -> LoneRows:
         return self
+
+
+def _check_there(rows: ManyRows) -> None:
+    """Refuse rows of a table that was dropped: those that are gone already would be missing in silence. 1 GET."""
+    check_generation(rows.bucket, rows.layout.prefix, rows.layout.generation)

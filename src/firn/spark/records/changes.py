@@ -113,6 +113,10 @@ class RecordChangesRead:
         return self.state.name
 
     @property
+    def table_id(self) -> str:
+        return str(self.state.layout.generation)
+
+    @property
     def version(self) -> str:
         return str(self.upto)
 
