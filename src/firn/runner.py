@@ -19,7 +19,7 @@ from firn.errors import UnsupportedError
 
 Context = TypeVar("Context")
 Task = TypeVar("Task")
-Result = TypeVar("Result")
+Done = TypeVar("Done")
 
 Progress = Callable[[int, int], None]
 """Called with (tasks done, tasks in all) after each task or bin."""
@@ -35,14 +35,14 @@ class Runner(Protocol):
 
     def map(
         self,
-        fn: Callable[[Bucket, Context, Task], Result],
+        fn: Callable[[Bucket, Context, Task], Done],
         tasks: Sequence[Task],
         *,
         bucket: Bucket,
         context: Context,
         weights: Sequence[int],
         progress: Progress | None = None,
-    ) -> list[Result]:
+    ) -> list[Done]:
         """Run all tasks. `weights` are bytes of input a task, for packing. The first FirnError of a
         task is raised here with its own type; requests that tasks made are added to `bucket.counters`."""
         ...
@@ -65,14 +65,14 @@ class LocalRunner:
 
     def map(
         self,
-        fn: Callable[[Bucket, Context, Task], Result],
+        fn: Callable[[Bucket, Context, Task], Done],
         tasks: Sequence[Task],
         *,
         bucket: Bucket,
         context: Context,
         weights: Sequence[int],
         progress: Progress | None = None,
-    ) -> list[Result]:
+    ) -> list[Done]:
         if len(tasks) <= 1 or self.threads == 1:
             return list(self._serial(fn, tasks, bucket, context, progress))
         results: list[Any] = [None] * len(tasks)
@@ -92,12 +92,12 @@ class LocalRunner:
 
     @staticmethod
     def _serial(
-        fn: Callable[[Bucket, Context, Task], Result],
+        fn: Callable[[Bucket, Context, Task], Done],
         tasks: Sequence[Task],
         bucket: Bucket,
         context: Context,
         progress: Progress | None,
-    ) -> Iterator[Result]:
+    ) -> Iterator[Done]:
         for done, task in enumerate(tasks, 1):
             yield fn(bucket, context, task)
             if progress is not None:

@@ -109,4 +109,11 @@ assert [command.callback.__name__ for command in app.registered_commands] == ["s
 
 
 def test_each_public_name_is_found_in_a_fresh_process() -> None:
-    loaded("import firn\nfor name in firn.__all__: getattr(firn, name)")
+    loaded(
+        """
+import firn
+found = {name: getattr(firn, name) for name in firn.__all__}
+others = {name for name, one in found.items() if not isinstance(one, type)}
+assert others == {"__version__", "connect"}, others
+"""
+    )

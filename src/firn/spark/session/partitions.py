@@ -17,13 +17,13 @@ from firn.spark.session.worker import settle_imports
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Result = TypeVar("Result")
+Done = TypeVar("Done")
 
 
-class PartitionOutcome(Generic[Result]):
+class PartitionOutcome(Generic[Done]):
     """What became of a task's work, in a worker. An error that a retry can't mend is kept as a value."""
 
-    def __init__(self, bucket: Bucket, work: Callable[[], Result]) -> None:
+    def __init__(self, bucket: Bucket, work: Callable[[], Done]) -> None:
         before = bucket.counters.as_dict()
         self.error: FirnError | None = None
         try:
@@ -37,11 +37,11 @@ class PartitionOutcome(Generic[Result]):
 def each_partition(
     frame: DataFrame,
     bucket: Bucket,
-    work: Callable[[Iterator[pa.RecordBatch]], Result],
+    work: Callable[[Iterator[pa.RecordBatch]], Done],
     *,
     description: str,
     progress: Progress | None = None,
-) -> list[Result]:
+) -> list[Done]:
     """The result of `work` for the rows of each partition, whose requests are added to the bucket's.
 
     Raises the `FirnError` of the first partition that has one.
@@ -59,7 +59,7 @@ def each_partition(
 
     collect = frame.mapInArrow(run, "r binary").collect
     rows: list[Any] = run_job(frame.sparkSession, collect, description=description, progress=progress)
-    outcomes: list[PartitionOutcome[Result]] = [pickle.loads(row["r"]) for row in rows]
+    outcomes: list[PartitionOutcome[Done]] = [pickle.loads(row["r"]) for row in rows]
     for outcome in outcomes:
         bucket.counters.add(**outcome.counters)
     for outcome in outcomes:
