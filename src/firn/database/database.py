@@ -20,7 +20,7 @@ from firn.database.kinds.kind import KindsAt, Place, check_kind, check_options
 from firn.database.tables import Tables
 from firn.database.transactions import Transactions
 from firn.database.upkeep import WriterUpkeep
-from firn.errors import DatabaseClosedError, FirnError, InvalidInputError, UnsupportedError
+from firn.errors import FirnError, InvalidInputError, UnsupportedError
 from firn.journal.lock import ExclusiveLock
 from firn.kinds import Kind
 from firn.names import check_name
@@ -190,8 +190,7 @@ class Database(Transactions, WriterUpkeep):
         return self._writers()
 
     def _must_be_open(self) -> None:
-        if self.engines.closed:
-            raise DatabaseClosedError(f"the connection to {self.url} is closed: connect again.")
+        self.engines.must_be_open()
 
     @property
     def _records(self) -> RecordTables:
@@ -204,8 +203,9 @@ class Database(Transactions, WriterUpkeep):
         """End what runs on behalf of this connection: keyed writers are flushed and closed, commits of record tables
         are applied. Closing again is fine. `with firn.connect(…) as db` closes it at the end.
 
-        Afterwards the connection, its transactions and its writers raise `DatabaseClosedError` or say that they are
-        closed. Tables that it gave hold nothing open.
+        Afterwards the connection, its transactions, its writers and the results of its queries raise
+        `DatabaseClosedError` or say that they are closed. Tables that it gave hold nothing open: a lake table, and
+        scans of it, can be read on.
 
         Raises:
             FencedError: another writer has opened a keyed table; what wasn't acknowledged may or may not count.
@@ -669,4 +669,4 @@ class Database(Transactions, WriterUpkeep):
             limits = replace(limits, in_process=parse_size(in_process))
         because = "engine= of the call" if engine else self._chosen
         statements = Statements(self, tables, fence=fence, session=session, limits=limits, because=because)
-        return Result(statements.run(query, parameters), self.engines.session)
+        return Result(statements.run(query, parameters), self.engines.session, self.engines.must_be_open)

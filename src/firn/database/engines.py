@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from firn.bucket.base import Bucket
 from firn.concurrency.once import Once
-from firn.errors import InvalidInputError, UnsupportedError
+from firn.errors import DatabaseClosedError, InvalidInputError, UnsupportedError
 from firn.runner import LocalRunner, Progress, Runner, must_run_here
 from firn.units import Size, parse_size
 
@@ -48,6 +48,11 @@ class DatabaseEngines:
     def limits(self) -> QueryLimits:
         """What a query may take of this process."""
         return self._limits() if self.on_query is None else replace(self._limits(), watch=self.on_query)
+
+    def must_be_open(self) -> None:
+        """`DatabaseClosedError` if the connection is closed."""
+        if self.closed:
+            raise DatabaseClosedError(f"the connection to {self._url} is closed: connect again.")
 
     def session(self) -> SparkSession:
         from firn.spark.session.session import active_or_start

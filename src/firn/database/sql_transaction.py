@@ -74,7 +74,9 @@ class SqlTransaction(Transaction):
             because="a transaction runs in this process",
         )
         try:
-            return Result(statements.run(query, parameters), self._database.engines.session)
+            return Result(
+                statements.run(query, parameters), self._database.engines.session, self._must_be_open
+            )
         except BaseException:
             if self.is_open:
                 self.rollback(to=before)

@@ -290,7 +290,8 @@ class WriterTransaction:
             limits=self._database.engines.limits,
             because="a transaction runs in this process",
         )
-        return Result(statements.run(query, parameters), self._database.engines.session)
+        engines = self._database.engines
+        return Result(statements.run(query, parameters), engines.session, engines.must_be_open)
 
     def __enter__(self) -> WriterTransaction:
         return self

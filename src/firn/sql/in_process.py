@@ -86,7 +86,7 @@ class DuckQuery:
     Cost: opening each table and its snapshot once.
     """
 
-    lazy = False
+    lazy = kept = False
     outcome = None
 
     def __init__(

@@ -60,6 +60,7 @@ class SparkQuery:
     """
 
     lazy = True
+    kept = False
     outcome = None
 
     def __init__(

@@ -37,6 +37,7 @@ class FixedRows:
     """Rows in memory, as a `BoundQuery`."""
 
     lazy = False
+    kept = True
     warnings = ()
 
     def __init__(self, rows: pa.Table, columns: ColumnTypes, outcome: Outcome | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
@@ -14,7 +15,7 @@ from firn.arrow.inputs import InputRows
 from firn.arrow.lazy_frames import lazy_frame
 from firn.arrow.pyvalues import python_rows
 from firn.arrow.types import arrow_schema
-from firn.errors import InvalidInputError, NoSuchVerbError, UnsupportedError
+from firn.errors import ConflictError, InvalidInputError, NoSuchVerbError, UnsupportedError
 from firn.journal.model import ColumnTypes
 from firn.sql.outcome import Outcome
 
@@ -32,6 +33,9 @@ class BoundQuery(Protocol):
 
     lazy: bool
     """Whether to show it would take a cluster's work."""
+
+    kept: bool
+    """Whether its rows are in memory, and outlive the connection."""
 
     @property
     def outcome(self) -> Outcome | None:
@@ -62,6 +66,8 @@ class Result:
     """The result of a query. Nothing is computed before it is asked for, and each output computes it anew, at the
     same versions. Iterating gives rows as dicts.
 
+    Outputs raise `DatabaseClosedError` once the connection is closed; the row of a statement that ran stays.
+
     It exports Arrow's stream, so polars, pandas and DuckDB take it as it is.
 
     Example:
@@ -80,8 +86,19 @@ class Result:
         └─────────┘
     """
 
-    def __init__(self, query: BoundQuery, session: Callable[[], SparkSession]) -> None:
-        self._query, self._session = query, session
+    def __init__(
+        self,
+        query: BoundQuery,
+        session: Callable[[], SparkSession],
+        must_be_open: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._query, self._session, self._must_be_open = query, session, must_be_open
+
+    def _run(self) -> BoundQuery:
+        """The query, for an output, as long as what it reads is open."""
+        if not self._query.kept:
+            self._must_be_open()
+        return self._query
 
     @property
     def columns(self) -> ColumnTypes:
@@ -109,7 +126,7 @@ class Result:
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Record batches while the query runs; memory is bounded by what the query itself needs."""
-        return self._query.batches()
+        return self._run().batches()
 
     def to_arrow(self) -> pa.Table:
         """One Arrow table."""
@@ -117,7 +134,7 @@ class Result:
 
     def head(self, rows: int = SHOWN_ROWS) -> pa.Table:
         """The first rows as one Arrow table; the query ends when it has them."""
-        return self._query.head(rows)
+        return self._run().head(rows)
 
     def to_pandas(self) -> pd.DataFrame:
         """A pandas DataFrame (extra `firn[pandas]`)."""
@@ -165,16 +182,16 @@ class Result:
 
     def to_spark(self) -> DataFrame:
         """A Spark DataFrame: of a query on Spark the lazy one, of one on DuckDB its rows."""
-        return self._query.frame(self._session)
+        return self._run().frame(self._session)
 
     def count(self) -> int:
         """How many rows there are."""
-        return self._query.count()
+        return self._run().count()
 
     def explain(self) -> str:
         """Which engine runs the query and who chose it, the version of each table, of lake tables the files that are
         read and those there are, warnings, and the engine's plan."""
-        return self._query.explain()
+        return self._run().explain()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         whole = [name for name, kind in self.columns.items() if kind in ("HUGEINT", "UHUGEINT")]
@@ -206,12 +223,18 @@ class Result:
         )
 
     def __repr__(self) -> str:
-        if self._query.lazy:
+        if not self._is_shown():
             return f"<Result {', '.join(f'{name} {kind}' for name, kind in self.columns.items())}>"
         from firn.arrow.connections import connection
 
         with connection() as duck:
             return str(self._typed(duck, self._query.head(SHOWN_ROWS + 1))).rstrip()
+
+    def _is_shown(self) -> bool:
+        """Whether its first rows are shown: not if a cluster had to work for them, or the connection is closed."""
+        with suppress(ConflictError):  # of whatever is closed
+            return not self._run().lazy
+        return False
 
     def _typed(self, duck: Any, rows: pa.Table) -> Any:
         """Rows as a relation of the result's types. DuckDB has no text for the least HUGEINT as a decimal."""
@@ -224,7 +247,7 @@ class Result:
         """The first rows in a notebook."""
         from firn.arrow.connections import connection
 
-        rows = self.schema().empty_table() if self._query.lazy else self._query.head(SHOWN_ROWS + 1)
+        rows = self._query.head(SHOWN_ROWS + 1) if self._is_shown() else self.schema().empty_table()
         with connection() as duck:
             typed = self._typed(duck, rows.slice(0, SHOWN_ROWS))
             shown = typed.project("CAST(COLUMNS(*) AS VARCHAR)").fetchall()

@@ -102,9 +102,10 @@ def test_after_close_nothing_spills(url: str, tmp_path: Path) -> None:
     with firn.connect(url, spill=tmp_path / "spill") as db:
         result, begun = db.sql(SORTED), db.sql(SORTED).to_batches()
         next(begun)
-    for rows in (result.to_batches(), begun):
-        with pytest.raises(firn.DatabaseClosedError, match="spill is closed"):
-            list(rows)
+    with pytest.raises(firn.DatabaseClosedError):
+        result.to_batches()
+    with pytest.raises(firn.DatabaseClosedError, match="spill is closed"):
+        list(begun)
     assert not list((tmp_path / "spill").iterdir())
 
 

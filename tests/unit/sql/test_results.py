@@ -1,4 +1,4 @@
-"""Results that are asked for their rows late: after tables were dropped."""
+"""Results that are asked for their rows late: after tables were dropped, and after connections ended."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import firn
-from firn.errors import TableNotFoundError
+from firn.errors import DatabaseClosedError, TableNotFoundError, TransactionClosedError
 
 TABLES: Mapping[str, Mapping[str, Any]] = {
     "records": {"schema": {"n": "BIGINT"}},
@@ -67,3 +68,55 @@ def test_rows_that_a_drop_deletes_between_their_list_and_their_reads(
     monkeypatch.setattr(db.bucket, "get_many", dropped_first)
     with pytest.raises(TableNotFoundError, match="was dropped"):
         late.to_arrow()
+
+
+OUTPUTS: Mapping[str, Callable[[firn.Result], Any]] = {
+    "to_arrow": firn.Result.to_arrow,
+    "to_batches": lambda result: list(result.to_batches()),
+    "to_pandas": firn.Result.to_pandas,
+    "to_polars": firn.Result.to_polars,
+    "to_polars lazily": lambda result: result.to_polars(lazy=True).collect(),
+    "to_duckdb": firn.Result.to_duckdb,
+    "to_spark": firn.Result.to_spark,
+    "head": firn.Result.head,
+    "count": firn.Result.count,
+    "explain": firn.Result.explain,
+    "rows": list,
+    "a stream of Arrow's": pa.table,
+}
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_a_result_ends_with_its_connection(output: str, tmp_path: Path) -> None:
+    db = firn.connect(tmp_path)
+    made(db, "lake", 1)
+    result = db.sql("SELECT n FROM t")
+    db.close()
+    # polars tells the error of a lazy frame's source by its text.
+    with pytest.raises(Exception, match="is closed: connect again") as raised:
+        OUTPUTS[output](result)
+    assert isinstance(raised.value, DatabaseClosedError) or output == "to_polars lazily"
+
+
+def test_what_stays_of_results_when_their_connection_ends(tmp_path: Path) -> None:
+    db = firn.connect(tmp_path)
+    made(db, "lake", 1)
+    result, done, tables = (
+        db.sql("SELECT n FROM t"),
+        db.sql("DELETE FROM t WHERE n > 1"),
+        db.sql("SHOW TABLES"),
+    )
+    db.close()
+    assert result.columns == {"n": "BIGINT"} and list(result.versions) == ["t"]
+    assert repr(result) == "<Result n BIGINT>" and "<table>" in result._repr_html_()
+    assert done.to_arrow()["op"].to_pylist() == ["delete"] and tables.count() == 1
+
+
+def test_a_result_ends_with_its_transaction(tmp_path: Path) -> None:
+    db = firn.connect(tmp_path)
+    made(db, "lake", 1)
+    with db.begin() as tx:
+        result = tx.sql("SELECT n FROM t")
+        assert result.count() == 1
+    with pytest.raises(TransactionClosedError):
+        result.count()
