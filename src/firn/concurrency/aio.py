@@ -14,10 +14,13 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from firn.concurrency.at_exit import unclosed
+from firn.concurrency.cancelling import Call
 from firn.errors import InvalidInputError
 
 T = TypeVar("T")
 P = ParamSpec("P")
+
+AGAIN_S = 0.1
 
 
 class Threads:
@@ -48,9 +51,10 @@ class Threads:
         self.stopped = False
 
     async def run(self, call: Callable[..., T], /, *args: Any, **options: Any) -> T:
-        """Run the call, and give its result or raise its error. A cancelled task leaves the call to end by itself.
-        If the call hasn't begun yet, the task takes it back."""
-        return await asyncio.wrap_future(self.begin(partial(call, *args, **options)))
+        """Run the call, and give its result or raise its error. A cancelled task leaves the call to end by itself,
+        but for a query that DuckDB runs in it, which is interrupted. If the call hasn't begun yet, the task takes it
+        back."""
+        return await _ended(self.begin, partial(call, *args, **options))
 
     def begin(self, call: Callable[[], T]) -> Future[T]:
         """Have it done in a thread; nobody needs to wait for it."""
@@ -95,7 +99,7 @@ class Strand:
 
     async def run(self, call: Callable[..., T], /, *args: Any, **options: Any) -> T:
         """See `Threads.run`. A call that was left to end by itself ends before the next one begins."""
-        return await asyncio.wrap_future(self.begin(partial(call, *args, **options)))
+        return await _ended(self.begin, partial(call, *args, **options))
 
     def begin(self, call: Callable[[], T]) -> Future[T]:
         """Have it done when those before it are; nobody needs to wait for it."""
@@ -125,6 +129,24 @@ class Strand:
                     future.set_exception(error)
             # An error's traceback holds this frame: it mustn't hold the error in turn.
             del future, call
+
+
+async def _ended(begin: Callable[[Callable[[], T]], Future[T]], call: Callable[[], T]) -> T:
+    """The end of a call that is begun so."""
+    made = Call()
+    future = begin(partial(made.run, call))
+    try:
+        return await asyncio.wrap_future(future)
+    except asyncio.CancelledError:
+        _cancel(made, future)
+        raise
+
+
+def _cancel(call: Call, future: Future[Any]) -> None:
+    """Cancel a call, and again as long as it goes on: DuckDB forgets an interrupt that comes before a query runs."""
+    if not future.done():
+        call.cancel()
+        asyncio.get_running_loop().call_later(AGAIN_S, _cancel, call, future)
 
 
 W = TypeVar("W")

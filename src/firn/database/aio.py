@@ -148,7 +148,8 @@ class AsyncDatabase(AsyncTransactions):
         in_process: Size | None = None,
         verify: bool = False,
     ) -> AsyncResult:
-        """Run one query or statement. Arguments, errors and cost as `Database.sql`."""
+        """Run one query or statement. Arguments, errors and cost as `Database.sql`. A query that DuckDB runs for it
+        is interrupted if the task is cancelled."""
         threads = self._session.threads
         result = await threads.run(
             self._run,

@@ -14,13 +14,14 @@ import pyarrow as pa
 
 from firn.arrow.inputs import InputRows
 from firn.arrow.types import arrow_schema, conform
+from firn.concurrency.cancelling import ended_by_cancelling, on_behalf
 from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes
 from firn.journal.typenames import Decimal, List, Map, Struct, Type, canonical, parse, quoted
 from firn.names import fold
 from firn.predicate.parameters import literal
 from firn.sql.files.allowed import AllowedFiles, FoundFiles
-from firn.sql.instance import BATCH_ROWS, instance, renamed
+from firn.sql.instance import instance, renamed, rows_of
 from firn.sql.limits import QueryLimits
 
 
@@ -116,7 +117,7 @@ class FileRows:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         with self._engine() as duck:
-            for batch in duck.sql(self._text).to_arrow_reader(BATCH_ROWS):
+            for batch in rows_of(duck, self._text):
                 if batch.num_rows:
                     yield from conform(batch.rename_columns(list(self.columns)), self.columns).to_batches()
 
@@ -130,7 +131,8 @@ class FileRows:
 
     def _described(self) -> ColumnTypes:
         with self._engine() as duck:
-            relation = duck.sql(self._text)
+            with ended_by_cancelling(duck.interrupt):
+                relation = duck.sql(self._text)
             return {
                 name: canonical(str(kind))
                 for name, kind in zip(relation.columns, relation.types, strict=True)
@@ -156,13 +158,13 @@ def write_file(
     limits: QueryLimits,
 ) -> int:
     """Write rows as one file: how many they were. Nobody sees a part of it, and a failure leaves what was there."""
-    rows = 0
+    rows, asked = 0, on_behalf(batches())
     failures: list[BaseException] = []
 
     def counted() -> Iterator[pa.RecordBatch]:
         nonlocal rows
         try:
-            for batch in batches():
+            for batch in asked:
                 rows += batch.num_rows
                 yield batch
         except (Exception, KeyboardInterrupt) as error:  # DuckDB passes on its text alone
@@ -180,9 +182,10 @@ def write_file(
                 for name, kind in columns.items()
             )
             try:
-                duck.execute(
-                    f"COPY (SELECT {casts} FROM rows) TO {literal(target)} (FORMAT {format}{settings})"
-                )
+                with ended_by_cancelling(duck.interrupt):
+                    duck.execute(
+                        f"COPY (SELECT {casts} FROM rows) TO {literal(target)} (FORMAT {format}{settings})"
+                    )
             except duckdb.Error as error:
                 raise _failure(f"COPY TO {path}", error, failures, limits) from None
     return rows

@@ -35,7 +35,7 @@ from firn.names import fold
 from firn.predicate.binder import cursor
 from firn.predicate.select import SCHEMAS, Select, condition, shown
 from firn.reads import TableRead
-from firn.sql.instance import BATCH_ROWS, instance, renamed
+from firn.sql.instance import instance, renamed, rows_of
 from firn.sql.limits import QueryLimits
 from firn.sql.relation import SCHEME, Relation, are_small, empty_relation, given_relation, relation_of
 from firn.sql.syntax.schemas import read_query, unknown_schema
@@ -244,8 +244,7 @@ class DuckQuery:
             failures: list[BaseException] = []
             with self._instance(failures, text if reads else None, careful) as (duck, files):
                 try:
-                    reader = duck.sql(text, params=self._parameters).to_arrow_reader(BATCH_ROWS)
-                    for batch in reader:
+                    for batch in rows_of(duck, text, self._parameters):
                         if batch.num_rows:
                             named = batch.rename_columns(list(columns()))
                             _check_unsigned(named, columns())

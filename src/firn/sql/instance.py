@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from firn.arrow.connections import connect, connection, interruptible
+from firn.concurrency.cancelling import ended_by_cancelling
 from firn.journal.model import ColumnTypes
 from firn.journal.typenames import quoted
 from firn.sql.limits import QueryLimits, memory_limit, threads
 from firn.sql.relation import BucketFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 BATCH_ROWS = 1 << 16
 
@@ -69,6 +73,18 @@ def instance(
             limits.watch(made.query_progress)
         with interruptible():
             yield made
+
+
+def rows_of(duck: Any, text: str, parameters: Any = None) -> Iterator[pa.RecordBatch]:
+    """The rows of a query while it runs. If the task that waits for the next ones is cancelled, it is interrupted."""
+    with ended_by_cancelling(duck.interrupt):
+        reader = duck.sql(text, params=parameters).to_arrow_reader(BATCH_ROWS)
+    while True:
+        with ended_by_cancelling(duck.interrupt):
+            batch = next(reader, None)
+        if batch is None:
+            return
+        yield batch
 
 
 def renamed(text: str, names: Sequence[str], kinds: ColumnTypes) -> str:

@@ -13,6 +13,7 @@ from concurrent.futures import Future
 import pytest
 
 from firn.concurrency.aio import AsyncTableVerbs, Opening, Strand, Threads, awaited
+from firn.concurrency.cancelling import ended_by_cancelling
 from firn.errors import InvalidInputError
 
 
@@ -72,6 +73,33 @@ def test_a_call_that_has_not_begun_is_taken_back():
     asyncio.run(main())
     threads.stop()
     assert done == ["third"]
+
+
+@pytest.mark.parametrize("through", [lambda threads: threads, Strand], ids=["threads", "strand"])
+def test_what_a_call_does_is_ended_if_its_task_is_cancelled(threads, through):
+    stop, began, raised = threading.Event(), threading.Event(), []
+
+    def work():
+        try:
+            with ended_by_cancelling(stop.set):
+                began.set()
+                assert stop.wait(30)
+                raise RuntimeError("interrupted")
+        except BaseException as error:
+            raised.append(type(error))
+            with pytest.raises(KeyboardInterrupt), ended_by_cancelling(stop.set):
+                raised.append("more")
+
+    async def main():
+        task = asyncio.create_task(through(threads).run(work))
+        await until(began.is_set)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until(lambda: raised)
+
+    asyncio.run(main())
+    assert raised == [KeyboardInterrupt]
 
 
 def test_nothing_begins_after_the_end(threads):

@@ -1,8 +1,11 @@
-"""Results that are asked for their rows late: after tables were dropped, and after connections ended."""
+"""Results that are asked for their rows after tables were dropped or connections ended, and by tasks that end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 
 import firn
 from firn.errors import DatabaseClosedError, TableNotFoundError, TransactionClosedError
+from firn.sql import instance
 
 TABLES: Mapping[str, Mapping[str, Any]] = {
     "records": {"schema": {"n": "BIGINT"}},
@@ -120,3 +124,54 @@ def test_a_result_ends_with_its_transaction(tmp_path: Path) -> None:
         assert result.count() == 1
     with pytest.raises(TransactionClosedError):
         result.count()
+
+
+LONG = "SELECT count(*) AS n FROM range(100000) a(n), range(100000) b(m) WHERE a.n * b.m % 7 = 3"
+"""Takes some ten seconds."""
+
+WAITS: Mapping[str, Callable[[firn.Database], Any]] = {
+    "a statement": lambda db: db.aio.sql(f"CREATE TABLE made AS {LONG}"),
+    "an insert": lambda db: db.aio.sql(f"INSERT INTO t BY NAME {LONG}"),
+    "rows": lambda db: rows_by_asyncio(db),
+    "a file": lambda db: db.aio.sql(f"COPY ({LONG}) TO '{db.url}-files/made.csv'"),
+}
+
+
+async def rows_by_asyncio(db: firn.Database) -> None:
+    async for _ in await db.aio.sql(LONG):
+        pass
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_cancelled_task_interrupts_its_query(
+    wait: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, ended = threading.Event(), list[type[BaseException]]()
+    real = instance.ended_by_cancelling
+
+    @contextmanager
+    def watched(end: Callable[[], object]) -> Iterator[None]:
+        try:
+            with real(end):
+                began.set()
+                yield
+        except BaseException as error:
+            ended.append(type(error))
+            raise
+
+    async def main() -> None:
+        task = asyncio.create_task(WAITS[wait](db))
+        await asyncio.to_thread(began.wait, 30)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.to_thread(db.aio._session.threads._pool.shutdown)
+
+    Path(f"{tmp_path}/db-files").mkdir()
+    monkeypatch.setattr(instance, "ended_by_cancelling", watched)
+    with firn.connect(tmp_path / "db", allow_files=[f"{tmp_path}/db-files"]) as db:
+        made(db, "lake", 1)
+        asyncio.run(main())
+        assert ended == [KeyboardInterrupt]
+        assert db.tables() == ["t"] and list(db.sql("SELECT n FROM t")) == [{"n": 1}]
+    assert not list(Path(f"{tmp_path}/db-files").iterdir())
