@@ -177,3 +177,21 @@ def test_views_of_all_tables(db: firn.Database, spark: SparkSession) -> None:
     db.create_table("PEOPLE").append([{"n": 1}])
     with pytest.warns(UserWarning, match="'PEOPLE' and 'people'"):
         db.views(spark)
+
+
+def test_columns_of_nothing_but_nulls(db: firn.Database) -> None:
+    db.sql("CREATE TABLE t (id BIGINT, city VARCHAR, n INTEGER)")
+    db.sql("INSERT INTO t VALUES (1, 'DTW', 5)")
+    assert list(db.sql("VALUES (1), (2)")) == [{"col1": 1}, {"col1": 2}]
+    given = {"s": [{"id": 1, "city": None, "l": [None]}, {"id": 2, "city": None, "l": [None]}]}
+    for engine in ("spark", "duckdb"):
+        found = db.sql("SELECT * FROM s ORDER BY id", tables=given, engine=engine)  # type: ignore[arg-type]
+        assert found.columns == {"id": "BIGINT", "city": '"NULL"', "l": '"NULL"[]'}
+        assert found.to_arrow().to_pylist() == given["s"] and found.count() == 2
+        assert db.sql("SELECT id FROM s WHERE city IS NULL", tables=given, engine=engine).count() == 2  # type: ignore[arg-type]
+    db.sql("MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET city = s.city", tables=given)
+    assert rows(db) == [(1, None, 5)]
+    db.sql("INSERT INTO t BY NAME SELECT id + 1 AS id, city FROM s", tables=given)
+    assert rows(db) == [(1, None, 5), (2, None, None), (3, None, None)]
+    with pytest.raises(InvalidInputError, match="type"):
+        db.sql("CREATE TABLE made AS SELECT id, city FROM s", tables=given)

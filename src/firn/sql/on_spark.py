@@ -19,9 +19,10 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
-from firn.arrow.types import columns_of, conform
+from firn.arrow.types import all_columns_of, conform
 from firn.errors import InvalidInputError, TableNotFoundError
 from firn.journal.model import ColumnTypes
+from firn.journal.typenames import NULL
 from firn.names import fold
 from firn.predicate.dialect import function_names, readable_depth
 from firn.predicate.select import SCHEMAS, shown
@@ -87,12 +88,12 @@ class SparkQuery:
         frames = {name: frame_of(read, session) for name, read in narrowed.items()}
         for name, one in rows.items():
             is_table = isinstance(one, pa.Table)
-            frames[name] = frame_of_table(one, columns_of(one.schema), session) if is_table else one
+            frames[name] = frame_of_table(one, all_columns_of(one.schema), session) if is_table else one
         self._frame = _run(session, self.text, frames, parameters)
 
     @property
     def columns(self) -> ColumnTypes:
-        return columns_of_schema(self._frame.schema)
+        return columns_of_schema(self._frame.schema, lacking=NULL.name)
 
     def named(self, names: Sequence[str], kinds: ColumnTypes) -> SparkQuery:
         """The same rows under other names, those in `kinds` cast to these types."""
@@ -204,7 +205,7 @@ def _read(text: str) -> tuple[str, exp.Expression]:
     if len(trees) != 1:
         raise InvalidInputError(f"{what} holds {len(trees)} statements; write one, without ';'.")
     tree = trees[0]
-    if not isinstance(tree, exp.Query):
+    if not isinstance(tree, (exp.Query, exp.Values)):
         raise InvalidInputError(
             f"{what} isn't a SELECT of Spark's, nor another statement of sql(): docs/howto/sql.md lists them."
         )

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes
-from firn.journal.typenames import Decimal, Enum, List, Map, Scalar, Struct, Type, parse, quoted
+from firn.journal.typenames import NULL, Decimal, Enum, List, Map, Scalar, Struct, Type, parse, quoted
 from firn.names import fold
 
 if TYPE_CHECKING:
@@ -116,8 +116,8 @@ def spark_schema(columns: ColumnTypes) -> StructType:
     return StructType(fields)
 
 
-def columns_of_schema(schema: StructType) -> dict[str, str]:
-    """Column → DuckDB name for a DataFrame's schema; columns without a type (void) are left out.
+def columns_of_schema(schema: StructType, *, lacking: str | None = None) -> dict[str, str]:
+    """Column → DuckDB name for a DataFrame's schema; what has no type (void) is `lacking`, or left out.
 
     Raises:
         InvalidInputError: an empty name, or two names that differ only by case.
@@ -134,7 +134,7 @@ def columns_of_schema(schema: StructType) -> dict[str, str]:
                 if field.name
                 else "the DataFrame has a column without a name: give it one with alias()"
             )
-        kind = _duckdb(field.dataType, field.name)
+        kind = _duckdb(field.dataType, field.name, lacking)
         if kind is not None:
             columns[field.name] = kind
     return columns
@@ -241,6 +241,8 @@ def _spark(kind: Type) -> DataType:
 
     if isinstance(kind, Scalar) and kind.name in _SPARK:
         return _scalar(_SPARK[kind.name])
+    if kind == NULL:
+        return types.NullType()
     if isinstance(kind, Decimal):
         return types.DecimalType(kind.precision, kind.scale)
     if isinstance(kind, Enum):
@@ -263,32 +265,37 @@ def _scalar(name: str) -> DataType:
     return kind
 
 
-def _duckdb(kind: DataType, column: str) -> str | None:
+def _duckdb(kind: DataType, column: str, lacking: str | None) -> str | None:
     from pyspark.sql import types
 
     name = type(kind).__name__
     if name in _DUCKDB:
         return _DUCKDB[name]
     if isinstance(kind, types.NullType):
-        return None
+        return lacking
     if isinstance(kind, types.DecimalType):
         return f"DECIMAL({kind.precision},{kind.scale})"
     if isinstance(kind, types.ArrayType):
-        item = _duckdb(kind.elementType, f"{column}[]")
+        item = _duckdb(kind.elementType, f"{column}[]", lacking)
         return item and f"{item}[]"
     if isinstance(kind, types.MapType):
-        key, value = _duckdb(kind.keyType, f"{column}[key]"), _duckdb(kind.valueType, f"{column}[]")
+        key, value = (
+            _duckdb(kind.keyType, f"{column}[key]", lacking),
+            _duckdb(kind.valueType, f"{column}[]", lacking),
+        )
         return key and value and f"MAP({key}, {value})"
     if isinstance(kind, types.StructType):
-        return _struct(kind, column)
+        return _struct(kind, column, lacking)
     raise UnsupportedError(
         f"column {column!r} of the DataFrame is {kind.simpleString()}, which no file of a table holds: "
         "cast it (to string or binary, for example), or drop it"
     )
 
 
-def _struct(kind: StructType, column: str) -> str | None:
-    fields = [(field.name, _duckdb(field.dataType, f"{column}.{field.name}")) for field in kind.fields]
+def _struct(kind: StructType, column: str, lacking: str | None) -> str | None:
+    fields = [
+        (field.name, _duckdb(field.dataType, f"{column}.{field.name}", lacking)) for field in kind.fields
+    ]
     names = [fold(name) for name, _ in fields]
     if not all(names) or len(set(names)) < len(names):
         raise InvalidInputError(
