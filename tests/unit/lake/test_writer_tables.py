@@ -166,6 +166,7 @@ def test_a_time_a_vector_or_a_revision(connect: Connect) -> None:
         ("a=9", firn.NotFoundError, "no revision 9; the newest is 2"),
         ("c=1", firn.NotFoundError, "no writer 'c'; there are: a, b"),
         ("a=1;b=2", firn.InvalidInputError, 'like "a=3,b=7"'),
+        ("a=1,b=2,a=1", firn.InvalidInputError, "names the writer 'a' twice"),
         ("a=x", firn.InvalidInputError, 'like "a=3,b=7"'),
         (2, firn.InvalidInputError, "has 2 writers"),
         (True, firn.InvalidInputError, "must be a text, a whole number, a datetime"),

@@ -343,7 +343,13 @@ class Federation:
         matches = [_COMPONENT.fullmatch(part.strip()) for part in at.split(",")]
         if not all(matches):
             raise InvalidInputError(f'at={at!r}: a version names writers and revisions, like "a=3,b=7".')
-        return {m[1]: int(m[2]) for m in matches if m is not None}
+        named = [(m[1], int(m[2])) for m in matches if m is not None]
+        writers = [writer for writer, _ in named]
+        if twice := next((writer for writer in writers if writers.count(writer) > 1), None):
+            raise InvalidInputError(
+                f"at={at!r}: it names the writer {twice!r} twice; a version names each once."
+            )
+        return dict(named)
 
     def _union(
         self,
