@@ -24,7 +24,7 @@ from firn.sql.conditions import counting
 from firn.sql.in_process import DuckQuery
 from firn.sql.kinds.kind import SourceRows, StatementTables, Target, sql_kind
 from firn.sql.limits import QueryLimits
-from firn.sql.outcome import Outcome
+from firn.sql.outcome import Outcome, told_by
 from firn.sql.syntax.statements import (
     AlterTable,
     CallStatement,
@@ -213,10 +213,7 @@ class Changes:
             )
         verb = verbs[call.verb]
         _check_arguments(verb, call, said)
-        done = verb(**call.arguments)
-        told = {name: getattr(done, name, None) for name in ("version", "files_added", "files_removed")}
-        told["rows_inserted"] = getattr(done, "rows", None) if call.verb == "copy" else None
-        return Outcome(call.verb, **{name: value for name, value in told.items() if not callable(value)})
+        return told_by(call.verb, verb(**call.arguments))
 
 
 def _check_arguments(verb: Callable[..., Any], call: CallStatement, said: str) -> None:

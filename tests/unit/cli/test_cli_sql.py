@@ -40,6 +40,10 @@ def test_a_script(tmp_path: Path) -> None:
         "sql", "SELECT n FROM stock WHERE id = $id", "--param", "id=3", "--db", tmp_path / "db", "--json"
     )
     assert orjson.loads(asked.out) == {"n": 9}
+    called = done(
+        "sql", "CALL checkpoint(stock); CALL sweep(stock, dry_run => true)", "--db", tmp_path / "db"
+    ).out
+    assert called.splitlines() == ["checkpoint: logs 2", "sweep: dry run"]
     changed = done("sql", "DELETE FROM stock", "--db", tmp_path / "db", "--json").out
     assert orjson.loads(changed)["rows_deleted"] == 3
 

@@ -291,6 +291,18 @@ def test_verbs_are_called(db: firn.Database) -> None:
         table.append([{"n": n}])
     done = db.sql("CALL merge(t, target_size => '64MB')").outcome
     assert done is not None and (done.op, done.files_removed, done.files_added) == ("merge", 3, 1)
+    (merged,) = db.sql("CALL merge(t)")
+    assert merged["version"] is None and merged["bytes_added"] == 0 and merged["dry_run"] is False
+    (swept,) = db.sql("CALL sweep(t, dry_run => true)")
+    planned = table.sweep(dry_run=True)
+    assert swept["op"] == "sweep" and swept["dry_run"] is True
+    assert (swept["data_files"], swept["logs"], swept["bytes"]) == (
+        len(planned.data_files),
+        len(planned.logs),
+        planned.bytes,
+    )
+    (checkpoint,) = db.sql("CALL checkpoint(t)")
+    assert checkpoint["logs"] == table.checkpoint()
     with pytest.raises(InvalidInputError, match="there are merge, sweep"):
         db.sql("CALL drop_everything(t)")
     with pytest.raises(InvalidInputError, match=r"merge takes no nope\. It takes target_size, partitions"):
@@ -306,6 +318,16 @@ def test_verbs_are_called(db: firn.Database) -> None:
     copied = db.sql("CALL copy(people, target => 'history', changes => true)").outcome
     assert copied is not None and (copied.op, copied.rows_inserted) == ("copy", 1)
     assert [row["_kind"] for row in db.sql("FROM history")] == ["put"]
+    db.sql("CREATE TABLE counts (id BIGINT PRIMARY KEY, n BIGINT) WITH (kind = 'keyed')")
+    db.sql("INSERT INTO counts VALUES (1, 5)", fence=True)
+    (kept,) = db.sql("CALL checkpoint(counts, name => 'first')")
+    assert [kept["id"]] == [one.id for one in db.table("counts", kind="keyed").checkpoints()]
+    (compacted,) = db.sql("CALL compact(counts)")
+    assert (compacted["l0_files"], compacted["rows_out"]) == (1, 1)
+    (collected,) = db.sql("CALL sweep(counts)")
+    assert collected["ssts"] == 0 and collected["live_ssts"] == 1
+    (swept,) = db.sql("CALL sweep(people)")
+    assert swept["versions"] == swept["damaged"] == 0
     path = table.snapshot().files[0].path
     with pytest.raises(InvalidInputError, match="can be read, so t keeps it"):
         db.sql(f"CALL forget_files(t, paths => ['{path}'])")

@@ -41,6 +41,8 @@ def print_answer(result: Result, chosen: Format, before: Callable[[], None] = la
             )
             if n
         ]
+        told = {name.replace("_", " "): value for name, value in outcome.report.items() if value}
+        counts += [name if value is True else f"{name} {value}" for name, value in told.items()]
         output.line(f"{outcome.op}: {', '.join(counts) or 'done'}")
         return
     json, as_csv = chosen.name == "json", chosen.name == "csv"
