@@ -21,7 +21,7 @@ NO_NAMES = {
     "cli/input/inputs.py: Path(name).suffix.lower()",
     "cli/terminal/output.py: str(value).lower()",
     "cli/terminal/output.py: stream.encoding.lower()",
-    "cli/target.py: value.lower()",
+    "cli/opening.py: value.lower()",
     "errors.py: c.lower()",
     "inspect/dump/footer.py: chunk.compression.lower()",
     "journal/agreement.py: parsed.name.lower()",  # types

@@ -11,23 +11,35 @@ from __future__ import annotations
 
 def main() -> None:
     """The entry point of the script `firn`."""
+    import gc
     import sys
 
+    gc.set_threshold(
+        20_000
+    )  # modules are no garbage: to look for some while they load takes a tenth of an answer
     try:
         _run()
     except KeyboardInterrupt:  # while the program itself was still being loaded
         sys.exit(130)
+    finally:
+        gc.freeze()  # nor at the end
 
 
 def _run() -> None:
+    import os
     import sys
     import warnings
 
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")  # of libraries, to their programmers; Firn's own are printed
+    if sys.argv[1:2] == ["sql"] and "_FIRN_COMPLETE" not in os.environ:
+        from firn.cli.sql.plain import answer
+
+        if (code := answer(sys.argv[2:])) is not None:
+            sys.exit(code)
     from firn.cli.app import app
     from firn.cli.commands import keep, register
 
-    if not sys.warnoptions:
-        warnings.simplefilter("ignore")  # of libraries, to their programmers; Firn's own are printed
     register()
     if len(sys.argv) > 1:
         keep(sys.argv[1])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from firn.cli.app import MAINTAIN, app
 from firn.cli.call import AnyCall, LakeCall, TableCall, on_table
+from firn.cli.opening import pairs
 from firn.cli.options import argument, flag, option
-from firn.cli.target import pairs
 from firn.cli.terminal import output
 from firn.errors import InvalidInputError
 

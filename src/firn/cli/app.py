@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -12,8 +10,8 @@ import typer
 from typer.core import TyperGroup
 
 from firn.cli.terminal import output
-from firn.cli.terminal.exits import EXIT_CODES, INTERRUPTED, OK, UNEXPECTED, USAGE, exit_code
-from firn.errors import FirnError
+from firn.cli.terminal.answering import ended, failed, printing
+from firn.cli.terminal.exits import EXIT_CODES, UNEXPECTED, USAGE
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """The parent of all that the parser refuses; where it lives depends on typer's version."""
@@ -27,13 +25,6 @@ _HELP = """Tables of Parquet files that are nothing but objects in a bucket or a
 A table is named by its URL (./prod/flights, s3://bucket/prod/flights), or by --db URL and its name.
 With --json a command prints exactly one JSON document, or one line of JSON for each row; all messages go to
 standard error."""
-
-
-class _Warns(logging.Handler):
-    """Prints what the library logs: that a request is tried again, that an answer leaves something out."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        output.warn(record.getMessage())
 
 
 class Commands(TyperGroup):
@@ -53,43 +44,26 @@ class Commands(TyperGroup):
         given = list(sys.argv[1:] if args is None else args)
         # Asked of the words, not of the parser: its own errors are answered in JSON too.
         self._json = json = "--json" in given
-        output.settle_encoding()
         # Left to itself the parser would print errors in a frame of its own, and not as JSON.
-        log = logging.getLogger("firn")
-        warns = _Warns(logging.WARNING)
-        log.addHandler(warns)
-        try:
-            code = super().main(given, "firn", complete_var, False, windows_expand_args, **extra)
-        except UsageError as error:
-            # Without a command the help has been shown, and there is no message.
-            shown = not json and not error.format_message()  # type: ignore[attr-defined]
-            code = USAGE if shown else _fail("usage", _usage_message(error), USAGE, json)
-        except typer.Abort:
-            code = UNEXPECTED
-        finally:
-            log.removeHandler(warns)
+        with printing():
+            try:
+                code = super().main(given, "firn", complete_var, False, windows_expand_args, **extra)
+            except UsageError as error:
+                # Without a command the help has been shown, and there is no message.
+                shown = not json and not error.format_message()  # type: ignore[attr-defined]
+                code = USAGE if shown else failed("usage", _usage_message(error), USAGE, json)
+            except typer.Abort:
+                code = UNEXPECTED
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> Any:
-        json = self._json
-        try:
-            return super().invoke(ctx)
-        except FirnError as error:
-            code = _fail(error.kind, str(error), exit_code(error), json)
-        except KeyboardInterrupt:
-            code = _fail("interrupted", "interrupted", INTERRUPTED, json)
-        except BrokenPipeError:
-            # The reader of the answer, like `head`, has enough: nothing is left to be said, or flushed at the end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = OK
-        except (UsageError, typer.Exit, typer.Abort):
-            raise
-        except Exception as error:
-            if os.environ.get("FIRN_TRACEBACK"):
-                raise
-            text = f"unexpected {type(error).__name__}: {error} (FIRN_TRACEBACK=1 shows where)"
-            code = _fail("unexpected", text, UNEXPECTED, json)
-        raise typer.Exit(code)
+        returned: list[Any] = []
+        invoked = super().invoke
+        passed_on = (UsageError, typer.Exit, typer.Abort)
+        code = ended(lambda: returned.append(invoked(ctx)), json=self._json, passed_on=passed_on)
+        if code is not None:
+            raise typer.Exit(code)
+        return returned[0]
 
 
 def _usage_message(error: Any) -> str:
@@ -97,14 +71,6 @@ def _usage_message(error: Any) -> str:
     context = getattr(error, "ctx", None)
     hint = f" See `{context.command_path} --help`." if context is not None else ""
     return message.rstrip(".") + "." + hint
-
-
-def _fail(kind: str, message: str, code: int, json: bool) -> int:
-    if json:
-        output.document({"error": {"kind": kind, "message": message}})
-    else:
-        output.error(message)
-    return code
 
 
 def _version(asked: bool) -> None:

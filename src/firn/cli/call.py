@@ -10,17 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeAlias, T
 
 import typer
 
+from firn.cli.opening import open_database
 from firn.cli.options import flag
-from firn.cli.target import (
-    DbOption,
-    DryRun,
-    Json,
-    StoreOptions,
-    TableArg,
-    WriterOption,
-    locate,
-    open_database,
-)
+from firn.cli.target import DbOption, DryRun, Json, StoreOptions, TableArg, WriterOption, locate
 from firn.cli.terminal import output, waiting
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ import typer
 
 from firn.cli.app import MAINTAIN, app
 from firn.cli.maintain import swept_line
+from firn.cli.opening import given_or_usual, open_database
 from firn.cli.options import flag, option
 from firn.cli.target import (
     DbArg,
@@ -18,8 +19,6 @@ from firn.cli.target import (
     TargetArg,
     WriterOption,
     check_there,
-    given_or_usual,
-    open_database,
     open_target,
 )
 from firn.cli.terminal import output, waiting

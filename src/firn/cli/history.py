@@ -10,18 +10,9 @@ import typer
 from firn.cli.app import READ, app
 from firn.cli.kind import LogOptions, shell_kind
 from firn.cli.lake.history import detail, newest, time_text
+from firn.cli.opening import given_or_usual, open_database
 from firn.cli.options import option
-from firn.cli.target import (
-    At,
-    DbArg,
-    DbOption,
-    Json,
-    StoreOptions,
-    TargetArg,
-    given_or_usual,
-    open_database,
-    open_target,
-)
+from firn.cli.target import At, DbArg, DbOption, Json, StoreOptions, TargetArg, open_target
 from firn.cli.terminal import output
 
 if TYPE_CHECKING:

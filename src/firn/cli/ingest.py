@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from firn.cli.app import WRITE, app
 from firn.cli.input.inputs import NO_NUMBER, format_of, spark_pattern
 from firn.cli.kind import Ingest, shell_kind
+from firn.cli.opening import open_database, pairs
 from firn.cli.options import argument, flag, option
-from firn.cli.target import DbOption, Json, StoreOptions, WriterOption, locate, open_database, pairs
+from firn.cli.target import DbOption, Json, StoreOptions, WriterOption, locate
 from firn.cli.terminal import waiting
 from firn.cli.write import (
     BatchId,

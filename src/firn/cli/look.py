@@ -8,17 +8,9 @@ from typing import Annotated
 import typer
 
 from firn.cli.app import LOOK, app
+from firn.cli.opening import store_options
 from firn.cli.options import argument, flag, option
-from firn.cli.target import (
-    TARGET,
-    DbOption,
-    Json,
-    StoreOptions,
-    TargetArg,
-    check_there,
-    open_target,
-    store_options,
-)
+from firn.cli.target import TARGET, DbOption, Json, StoreOptions, TargetArg, check_there, open_target
 from firn.cli.terminal import output, waiting
 from firn.cli.terminal.exits import FOUND
 from firn.errors import AccessDeniedError, InvalidInputError

@@ -9,8 +9,8 @@ import typer
 from firn.cli.app import MAINTAIN, app
 from firn.cli.call import AnyCall, LakeCall, on_table, sweep_line
 from firn.cli.input.inputs import read_all
+from firn.cli.opening import pairs
 from firn.cli.options import argument, flag, option
-from firn.cli.target import pairs
 from firn.cli.terminal import output
 from firn.errors import InvalidInputError
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 from firn.cli.app import READ, app
 from firn.cli.call import AnyCall, LakeCall, Strict, on_table
 from firn.cli.kind import TableRow, shell_kind
+from firn.cli.opening import given_or_usual, open_database
 from firn.cli.options import flag, option
-from firn.cli.target import At, Csv, DbArg, Json, Limit, StoreOptions, given_or_usual, open_database
+from firn.cli.target import At, Csv, DbArg, Json, Limit, StoreOptions
 from firn.cli.terminal import output
 from firn.degraded import warn_degraded
 from firn.errors import InvalidInputError, UnsupportedError

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+from firn.cli.opening import given_or_usual, open_database
 from firn.cli.options import argument, flag, option
 from firn.errors import InvalidInputError, NotFoundError
 
@@ -32,71 +33,6 @@ DryRun = Annotated[bool, flag("Only say what would happen.", "--dry-run")]
 At = Annotated[str | None, option("TIME|VERSION", "As it was then; a time without a zone is UTC.", "--at")]
 Csv = Annotated[bool, flag("Print CSV with a header.", "--csv")]
 Limit = Annotated[int | None, option("N", "At most so many rows.", "--limit", "-n", min=0)]
-
-
-def store_options(given: Sequence[str] | None) -> dict[str, Any]:
-    """`name=value` pairs; numbers and switches by their look.
-
-    >>> store_options(["endpoint=http://h:1/?a=b", "allow_http=true", "max_retries=3", "account_key=007"])
-    {'endpoint': 'http://h:1/?a=b', 'allow_http': True, 'max_retries': 3, 'account_key': '007'}
-    """
-    return {name: typed(value) for name, value in pairs(given, "--option").items()}
-
-
-def pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
-    """`name=value` strings as a mapping. The message shows no value: it may be a secret."""
-    found = {}
-    for item in given or ():
-        name, equals, value = item.partition("=")
-        if not equals or not name:
-            raise InvalidInputError(f"{option} {name!r}… isn't NAME=VALUE.")
-        if name in found:
-            raise InvalidInputError(f"{option} names {name!r} twice: give it once.")
-        found[name] = value
-    return found
-
-
-def typed(value: str) -> Any:
-    if value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    return int(value) if value.isdecimal() and str(int(value)) == value else value
-
-
-def given_or_usual(url: str | None) -> str:
-    """The database that was named, or the one in the environment."""
-    found = url or os.environ.get("FIRN_DB")
-    if not found:
-        raise InvalidInputError("name a database: ./prod, s3://bucket/prod, or set FIRN_DB.")
-    return found
-
-
-def open_database(
-    url: str,
-    options: Sequence[str] | None = None,
-    *,
-    must_exist: bool = True,
-    writer: str | None = None,
-    strict: bool = False,
-    spill: str | None = None,
-    in_process: str | None = None,
-    allow_files: Sequence[str] = (),
-) -> Database:
-    """Connect. A directory that isn't there is an error, unless something is about to be written."""
-    from firn.bucket.urls import parse_url
-    from firn.database.database import connect
-
-    address = parse_url(url)
-    if must_exist and address.kind == "directory" and not os.path.isdir(address.name):
-        raise NotFoundError(f"there is no database at {url}: no such directory.")
-    return connect(
-        url,
-        options=store_options(options),
-        writer=writer,
-        strict=strict,
-        spill=spill,
-        in_process=in_process,
-        allow_files=allow_files,
-    )
 
 
 def locate(table: str, db: str | None) -> tuple[str, str]:

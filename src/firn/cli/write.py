@@ -11,8 +11,9 @@ from firn.cli.app import WRITE, app
 from firn.cli.call import AnyCall, LakeCall, on_table
 from firn.cli.input.inputs import FORMATS, read_all
 from firn.cli.kind import shell_kind
+from firn.cli.opening import open_database, pairs
 from firn.cli.options import argument, flag, option
-from firn.cli.target import DbOption, Json, StoreOptions, TableArg, WriterOption, locate, open_database, pairs
+from firn.cli.target import DbOption, Json, StoreOptions, TableArg, WriterOption, locate
 from firn.cli.terminal import output, waiting
 from firn.errors import InvalidInputError
 from firn.kinds import KINDS

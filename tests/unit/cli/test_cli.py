@@ -12,7 +12,7 @@ import pytest
 import firn
 from cli_runs import done, flights, run
 from firn import errors
-from firn.cli import target
+from firn.cli import opening
 from firn.cli.terminal import output
 from firn.cli.terminal.exits import EXIT_CODES, exit_code
 
@@ -113,7 +113,7 @@ def test_hostile_names_are_refused(tmp_path: Path, name: str) -> None:
 
 def test_store_options() -> None:
     given = ["endpoint=http://127.0.0.1:9000/?a=b", "allow_http=TRUE", "max_retries=3", "account_key=0012"]
-    assert target.store_options(given) == {
+    assert opening.store_options(given) == {
         "endpoint": "http://127.0.0.1:9000/?a=b",
         "allow_http": True,
         "max_retries": 3,

@@ -91,9 +91,22 @@ def test_the_first_answer_of_a_lake_table_loads_no_other_kind(url: str) -> None:
     assert len(below(found, "firn")) < 170
 
 
+def test_the_shell_answers_plain_words_without_a_parser(url: str) -> None:
+    program = f"""
+sys.argv = ["firn", "sql", "SELECT n FROM lake", "--db", {url!r}, "--csv"]
+from firn.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code
+"""
+    heavy = ("typer", "click", "rich.console", "pydantic", "pyarrow.compute", "sqlglot")
+    assert below(loaded(program), *heavy) == set()
+
+
 def test_the_shell_builds_the_command_that_is_asked_for_alone(url: str) -> None:
     program = f"""
-sys.argv = ["firn", "sql", "SELECT n FROM lake", "--db", {url!r}]
+sys.argv = ["firn", "sql", "SELECT n FROM lake", "--db", {url!r}, "--"]
 from firn.cli import main
 try:
     main()

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from firn.cli.app import START, app
+from firn.cli.opening import store_options
 from firn.cli.options import argument, flag
-from firn.cli.target import Json, StoreOptions, store_options
+from firn.cli.target import Json, StoreOptions
 from firn.cli.terminal import output
 from firn.errors import InvalidInputError, ObjectNotFoundError, UnsupportedError
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from firn.cli.keyed.group import keyed
 from firn.cli.keyed.text import columns_now
 from firn.cli.kind import Ingest, LogOptions, ShellKind, TableRow
-from firn.cli.target import pairs
+from firn.cli.opening import pairs
 from firn.cli.terminal import output
 from firn.errors import InvalidInputError
 from firn.inspect.dump.decoded import moment

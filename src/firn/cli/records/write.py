@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from firn.cli.call import RecordsCall, on_table
 from firn.cli.input.inputs import read_bytes
+from firn.cli.opening import open_database
 from firn.cli.options import argument, flag
 from firn.cli.records.group import records
 from firn.cli.records.target import Etag, IdArg, document_of, json_object, plain_row, typed
-from firn.cli.target import Json, StoreOptions, open_database
+from firn.cli.target import Json, StoreOptions
 from firn.cli.terminal import output
 from firn.errors import FirnError, InvalidInputError
 

@@ -13,8 +13,6 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from rich.console import Console
-from rich.text import Text
 
 from firn.cli.terminal.grid import Grid, lay_out
 from firn.cli.terminal.values import values_of
@@ -22,12 +20,16 @@ from firn.units import size_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from rich.console import Console
 
 WIDE = 100_000
 """Columns of a pipe: nothing there wraps lines."""
 
 BLOCKS = 20
 """Rows that are shown of a table that is wider than the terminal: each takes several lines."""
+
+MANY = 10_000
+"""Values that Arrow casts faster than Python, with the time to load what casts them."""
 
 SHOWN = 20
 """Keys that a dry run prints of each kind."""
@@ -42,12 +44,19 @@ def stderr() -> Console:
     return _console(sys.stderr)
 
 
+def stderr_is_terminal() -> bool:
+    """Whether a person sees messages."""
+    return _is_terminal(sys.stderr)
+
+
 def stdin_is_terminal() -> bool:
     """Whether there is somebody to ask."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
 def _console(stream: Any) -> Console:
+    from rich.console import Console  # which takes longer to load than most answers to print
+
     terminal = _is_terminal(stream)
     width = None if terminal else WIDE
     return Console(file=stream, force_terminal=terminal, highlight=False, soft_wrap=not terminal, width=width)
@@ -69,7 +78,12 @@ def settle_encoding() -> None:
 
 def line(text: str) -> None:
     """One line of an answer, taken literally."""
-    stdout().print(Text(text), soft_wrap=True)
+    sys.stdout.write(f"{text.translate(_OBEYED)}\n")
+    sys.stdout.flush()
+
+
+_OBEYED = dict.fromkeys(map(ord, "\a\b\v\f\r"))
+"""What a terminal would do, and not show."""
 
 
 def keys(found: Sequence[str]) -> None:
@@ -82,15 +96,23 @@ def keys(found: Sequence[str]) -> None:
 
 def note(text: str, *, answer: bool = False) -> None:
     """A message for a person, on standard error; or, with `answer`, a less important line of the answer."""
+    from rich.text import Text
+
     (stdout() if answer else stderr()).print(Text(text, style="dim"), soft_wrap=True)
 
 
 def warn(text: str) -> None:
-    stderr().print(Text.assemble(("warning: ", "yellow"), text), soft_wrap=True)
+    _message("warning: ", "yellow", text)
 
 
 def error(text: str) -> None:
-    stderr().print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
+    _message("error: ", "bold red", text)
+
+
+def _message(kind: str, style: str, text: str) -> None:
+    from rich.text import Text
+
+    stderr().print(Text.assemble((kind, style), text), soft_wrap=True)
 
 
 def encode(value: Any) -> bytes:
@@ -133,15 +155,21 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Itera
 def grid(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[int] = ()) -> Grid:
     """The layout of a table on this terminal."""
     texts = [[cell(value) for value in row] for row in rows]
-    return lay_out(columns, texts, right=frozenset(right), width=stdout().width)
+    return lay_out(columns, texts, right=frozenset(right), width=_width())
+
+
+def _width() -> int:
+    return stdout().width if _is_terminal(sys.stdout) else WIDE
 
 
 def print_grid(shown: Grid) -> None:
     """Print a table that is laid out."""
-    console = stdout()
-    if not console.is_terminal:
+    if not _is_terminal(sys.stdout):
         sys.stdout.write("".join(f"{text}\n" for text in shown.lines))
         return
+    from rich.text import Text
+
+    console = stdout()
     for number, text in enumerate(shown.lines):
         console.print(Text(text, style="bold" if number < shown.heads - 1 else ""), soft_wrap=True)
 
@@ -227,7 +255,27 @@ def limited(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa
 def _csv_cells(column: pa.Array) -> list[str]:
     """A column's values as `cell` shows them, null as nothing; cast as a whole where that comes to the same."""
     import pyarrow as pa
-    import pyarrow.compute as pc
+    import pyarrow.types as pt
+
+    kind = column.type
+    if pt.is_temporal(kind):
+        texts = _times(column)
+    elif pt.is_string(kind):
+        texts = column
+    elif len(column) >= MANY and (pt.is_integer(kind) or pt.is_boolean(kind)):
+        texts = column.cast(pa.string())
+    else:
+        texts = None
+    if texts is None:
+        return ["" if value is None else cell(value) for value in values_of(column)]
+    # pc.fill_null(texts, "") would load pandas, where it is installed
+    return ["" if text is None else text for text in texts.to_pylist()]
+
+
+def _times(column: pa.Array) -> pa.Array | None:
+    """Times as `cell` shows them; None where Arrow has no text for some."""
+    import pyarrow as pa
+    import pyarrow.compute as pc  # which takes long to load
     import pyarrow.types as pt
 
     kind = column.type
@@ -235,16 +283,11 @@ def _csv_cells(column: pa.Array) -> list[str]:
         texts = column.cast(pa.timestamp("us")).cast(pa.string())
         texts = pc.replace_substring_regex(texts, r"\.000000$", "")
         texts = texts if kind.tz is None else pc.binary_join_element_wise(texts, "+00:00", "")
-    elif pt.is_integer(kind) or pt.is_boolean(kind) or pt.is_date32(kind) or pt.is_string(kind):
+    elif pt.is_date32(kind):
         texts = column.cast(pa.string())
     else:
-        texts = None
-    if texts is None or (pt.is_temporal(kind) and pc.any(pc.match_substring_regex(texts, "^[<-]")).as_py()):
-        return [
-            "" if value is None else cell(value) for value in values_of(column)
-        ]  # Arrow has no text for some
-    # pc.fill_null(texts, "") would load pandas, where it is installed
-    return ["" if text is None else text for text in texts.to_pylist()]
+        return None
+    return None if pc.any(pc.match_substring_regex(texts, "^[<-]")).as_py() else texts
 
 
 def unique(names: Sequence[str]) -> list[str]:

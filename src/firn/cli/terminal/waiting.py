@@ -63,7 +63,7 @@ def working(db: Database, *, quiet: bool = False) -> Iterator[Callable[[], None]
     """A line on standard error about statements that take longer than a second: the time, and how far they are where
     that is known. It goes with the block, or when the function that the block is given is called: before an answer is
     printed. Nothing without a terminal, or if `quiet`."""
-    if quiet or not output.stderr().is_terminal:
+    if quiet or not output.stderr_is_terminal():
         yield lambda: None
         return
     line = WorkLine(sys.stderr)
