@@ -74,8 +74,6 @@ def merge(
     dry_run: bool,
 ) -> ChangeResult:
     """See `LakeTable.merge`."""
-    if only not in (None, "inlined"):
-        raise InvalidInputError(f"only={only!r}: merge only knows 'inlined', the rows that stand in logs.")
     if only is not None and (query is not None or respec):
         raise InvalidInputError(
             "merge(only='inlined') writes rows of logs as they are: leave query and respec out."
