@@ -176,11 +176,19 @@ class Agreement:
             return own
         named = {name: (physical,) for name, physical in self.naming.stored.items()}
         shown = {
-            self.naming.shown(name): tuple(names)
+            self.naming.shown(name): tuple(names) or self._nothing(name, types)
             for name, names in own.items()
             if name not in self.naming.hidden
         }
         return {**named, **shown}
+
+    def _nothing(self, physical: str, types: ColumnTypes) -> tuple[str, ...]:
+        """How a column is read that no column of the file is read as: it has its default, unless the file's own
+        values were set aside. Then it is null."""
+        if self.naming.shown(physical) not in self.naming.defaults:
+            return ()
+        own = next((kind for name, kind in types.items() if fold(name) == fold(physical)), LACKING)
+        return () if own == LACKING else (NULLS,)
 
     def _reading(self, types: ColumnTypes) -> _Reading:
         """How files of these types are read, once for all that are alike."""
@@ -207,7 +215,9 @@ class Agreement:
         """Reads of a file whose columns are called otherwise than their physical names."""
         found: dict[str, tuple[str, ...]] = {}
         for name in self.columns:
-            own = tuple(cols[each] for each in reads.get(name, (name,)) if each in cols)
+            own = tuple(
+                cols.get(each, each) for each in reads.get(name, (name,)) if each in cols or each == NULLS
+            )
             if own != (name,):
                 found[name] = own
         return found

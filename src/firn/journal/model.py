@@ -24,8 +24,8 @@ LACKING = '"NULL"'
 
 Reads = Mapping[str, Sequence[str]]
 """Column of the table → the file's own columns that it is read from: the first that isn't null counts, and none
-means that it is null in all rows, or has its default. Columns that aren't in it are read from the file's own of
-their name."""
+means that it is null in all rows, or has its default; `NULLS` alone means that it is null although it has a default.
+Columns that aren't in it are read from the file's own of their name."""
 
 
 class DataFile(NamedTuple):

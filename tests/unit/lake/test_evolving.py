@@ -9,6 +9,7 @@ import pytest
 
 import firn
 from firn.lake.table import LakeTable
+from moments import append_late
 
 
 @pytest.fixture(params=["leaderless", "writer"])
@@ -125,3 +126,19 @@ def test_a_refused_row_tells_of_the_check_as_it_was_written(table: LakeTable) ->
     table.alter(checks={"sane": "c <> '' AND a < 2000"})
     with pytest.raises(firn.CheckFailedError, match="'sane': \"c\" <> '' AND \"a\" < 2000\\. "):
         table.append([{"a": 5000}])
+
+
+@pytest.mark.filterwarnings("ignore::firn.DegradedReadWarning")
+@pytest.mark.parametrize("journal", ["leaderless", "writer"])
+def test_a_row_whose_value_is_set_aside_has_null_and_no_default(journal: str, tmp_path: Path) -> None:
+    made = firn.connect(tmp_path, writer="w").create_table("t", journal=journal)
+    made.append([{"id": 1}])
+    made.alter(add={"a": ("BIGINT", 3)})
+    append_late(made, [{"id": 2, "a": "v5"}], {"id": "BIGINT"})
+    want = [{"id": 1, "a": 3, "a~varchar": None}, {"id": 2, "a": None, "a~varchar": "v5"}]
+    for _ in range(2):
+        assert made.scan().to_arrow().sort_by("id").select(["id", "a", "a~varchar"]).to_pylist() == want
+        assert made.scan(where="a IS NULL").count() == made.scan(where="a = 3").count() == 1
+        made.merge()
+    made.delete("a IS NULL")
+    assert made.scan().to_arrow()["id"].to_pylist() == [1]

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from firn.arrow.types import arrow_type, duckdb_name
 from firn.errors import CorruptObjectError, InvalidInputError
+from firn.journal.column_entries import NULLS
 from firn.journal.model import ColumnTypes, Reads
 from firn.journal.typenames import Decimal, Scalar, canonical
 from firn.journal.typenames import parse as parse_type
@@ -48,6 +49,8 @@ def frozen(
         own = (reads or {}).get(node.parts[0].name)
         if own is None:
             return typed(node)
+        if NULLS in own:
+            return exp.null()
         parts = [typed(named(node, name), read=True) for name in own]
         if not parts:
             return lacking(node.parts[0].name)

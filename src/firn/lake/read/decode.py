@@ -16,6 +16,7 @@ from firn.arrow.engine import filter_table, row_mask
 from firn.arrow.types import arrow_schema, arrow_type, columns_of, conform
 from firn.deferred import DeferredModule
 from firn.errors import InvalidInputError
+from firn.journal.column_entries import NULLS
 from firn.journal.model import ColumnTypes, DataFile, Snapshot
 from firn.journal.naming import PLAIN, Naming
 from firn.lake.parquet.bloom import row_group_blooms
@@ -120,13 +121,17 @@ class _View:
         arrays = []
         for name, kind in columns.items():
             found = []
-            for own in self.reads.get(name, (name,)):
+            reads = self.reads.get(name, (name,))
+            for own in reads:
                 there = self._spelled(own)
                 if there is not None:
                     part = pa.table({name: batch.column(there)})
                     found.append(conform(part, {name: kind}, loose=name in self.loose).column(0))
             if not found:
-                found.append(pa.chunked_array([self._lacking(name, kind, batch.num_rows)]))
+                given = self._lacking(name, kind, batch.num_rows)
+                if NULLS in reads:
+                    given = pa.nulls(batch.num_rows, arrow_type(kind))
+                found.append(pa.chunked_array([given]))
             arrays.append(found[0] if len(found) == 1 else pc.coalesce(*found))
         return pa.Table.from_arrays(arrays, schema=arrow_schema(columns))
 
