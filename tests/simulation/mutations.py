@@ -324,8 +324,8 @@ def get_before_the_list_ends(patch: pytest.MonkeyPatch) -> None:
 
     made = loader.LogLoader.__init__
 
-    def init(self: Any, bucket: Bucket, *rest: Any) -> None:
-        made(self, Hasty(bucket), *rest)  # type: ignore[arg-type]
+    def init(self: Any, bucket: Bucket, *rest: Any, **more: Any) -> None:
+        made(self, Hasty(bucket), *rest, **more)  # type: ignore[arg-type]
 
     patch.setattr(loader.LogLoader, "__init__", init)
 

@@ -135,7 +135,7 @@ class Visit:
         bucket.clock.sleep(DAY_S)
         table.sweep(older_than="0s", orphans="0s")
         assert rows_of(lake(bucket)) == repeated, "sweep changed the rows"
-        live = {f.path for f in table.snapshot().files} - {EXTERNAL}
+        live = {f.path for f in table.snapshot().objects} - {EXTERNAL}
         assert {i.key for i in bucket.list(table.journal.layout.data_prefix).objects} == live
         assert bucket.head(EXTERNAL).size > 0
         table.append([{"place": "w", "n": 99}])

@@ -1,0 +1,106 @@
+"""Every operation of a table whose small appends stand in their logs, struck at every request it makes.
+
+As `test_crash`, which says what is checked; here the rows were partly merged into files and partly stand in logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+from firn.journal.leaderless import LeaderlessJournal
+from firn.journal.leaderless.replay import replay
+from firn.lake.definition.definition import LakeDefinition
+from firn.lake.maintain import change
+from firn.lake.partition.partition import PartitionSpec
+from firn.lake.table import LakeTable
+from firn.runner import InProcess, LocalRunner
+from firn.testing import GatedBucket, SimStore, SimulationFailure
+from simulation import test_crash as crash
+from simulation.test_crash import BATCH, FIRST, NEW, PREFIX, Rows, visit, without
+
+pytestmark = pytest.mark.long
+
+SPEC = PartitionSpec.parse(["place"], {})
+DEFINITION = LakeDefinition("t", partition=SPEC, properties={"inline": "64KB"})
+
+
+def lake(bucket: GatedBucket) -> LakeTable:
+    journal = LeaderlessJournal(bucket, PREFIX, clock=bucket.clock, renew_in_background=False)
+    return LakeTable(bucket, PREFIX, DEFINITION, journal, InProcess(LocalRunner(threads=1)))
+
+
+@cache
+def filled() -> SimStore:
+    """The rows of `test_crash`: two appends were merged, one stands in its log."""
+    store = SimStore()
+    crash.fill(store.bucket())
+    return store
+
+
+@pytest.fixture(autouse=True)
+def inlined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crash, "lake", lake)
+    monkeypatch.setattr(crash, "template", filled)
+
+
+@pytest.mark.parametrize(
+    ("operate", "after", "again"),
+    [
+        (lambda t: t.append(BATCH), [*FIRST, *NEW], NEW),
+        (lambda t: t.append(BATCH, batch_id="once"), [*FIRST, *NEW], None),
+        (lambda t: t.merge(), FIRST, None),
+        (lambda t: t.merge(only="inlined"), FIRST, None),
+        (lambda t: t.delete("n = 3 AND place = 'x'"), without(FIRST, lambda row: row == ("x", 3)), None),
+        (lambda t: t.rewrite("n <> 3"), without(FIRST, lambda row: row[1] == 3), None),
+        (
+            lambda t: t.overwrite(BATCH, where="n >= 3"),
+            [*without(FIRST, lambda row: row[1] >= 3), *NEW],
+            None,
+        ),
+        (
+            lambda t: t.remove_partitions("place = 'x'"),
+            without(FIRST, lambda row: row[0] == "x"),
+            None,
+        ),
+    ],
+    ids=["append", "batch", "merge", "fold", "delete", "rewrite", "overwrite", "remove"],
+)
+def test_an_operation(operate: Callable[[LakeTable], object], after: Rows, again: Rows | None) -> None:
+    assert visit(operate, after, again=again) > 10
+
+
+def test_restore_of_rows_that_were_folded() -> None:
+    versions: list[str] = []
+
+    def remove(bucket: GatedBucket) -> None:
+        table = lake(bucket)
+        versions.append(table.snapshot().version)
+        table.remove_partitions("place = 'x'")
+
+    left = without(FIRST, lambda row: row[0] == "x")
+    assert visit(lambda t: t.restore(versions[0]), FIRST, before=left, prepare=remove) > 50
+
+
+def test_a_sweep_after_a_fold_with_a_checkpoint() -> None:
+    def fold(bucket: GatedBucket) -> None:
+        table = lake(bucket)
+        table.append([{"place": "x", "n": 4}])
+        table.checkpoint()
+        table.merge(only="inlined")
+        bucket.clock.sleep(crash.DAY_S)
+
+    rows = [*FIRST, ("x", 4)]
+    assert visit(lambda t: t.sweep(), rows, before=rows, prepare=fold) > 50
+
+
+@pytest.mark.parametrize("rule", ["rows stay behind", "rows are left in a replaced log"])
+def test_a_fold_that_loses_or_doubles_rows_is_noticed(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if rule == "rows stay behind":  # of other partitions, in the log that is replaced
+        monkeypatch.setattr(change, "completed", lambda table, session, snapshot, change, also=(): change)
+    else:
+        monkeypatch.setattr(replay, "_end_replaced_rows", lambda logs, files, dead: None)
+    with pytest.raises((SimulationFailure, AssertionError)):
+        visit(lambda t: t.delete("n = 3 AND place = 'x'"), without(FIRST, lambda row: row == ("x", 3)))
