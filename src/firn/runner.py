@@ -167,6 +167,9 @@ class InProcess:
     def progress(self, title: str) -> Progress | None:
         return None
 
+    def must_be_open(self) -> None:
+        """It always is: there is no connection to close."""
+
     def is_dataframe(self, data: Any) -> bool:
         return False
 

@@ -96,7 +96,11 @@ def test_commands_fit_the_terminal(tmp_path: Path, width: int, monkeypatch: pyte
     ):
         found = done(*command, tmp_path, *(["flights"] if len(command) > 1 else []))
         lines = re.sub(r"\x1b\[[0-9;]*m", "", found.out).splitlines()
-        assert max(map(cell_len, lines)) <= width, (command, found.out)
+        # A version has a line of its own, whole: it is there to be copied.
+        broken = [
+            line for line in lines if cell_len(line) > width and not re.fullmatch(r" *\d{13}_\S+", line)
+        ]
+        assert not broken, (command, found.out)
 
 
 def test_a_pipe_gets_one_line_a_row(tmp_path: Path) -> None:

@@ -117,6 +117,23 @@ def test_merge_makes_files_that_other_engines_read():
     assert len(table.scan().uris()) == 1
 
 
+def test_rows_of_logs_become_files_that_other_engines_read():
+    table = firn.connect("memory://").create_table("flights", properties={"inline": "64KB"})
+    table.append(ROWS)
+    with advises(
+        "Call merge(only='inlined') first, which writes them into files", names=["flights", "2 rows"]
+    ):
+        table.scan().uris()
+    for options in ({"query": "SELECT * FROM source_files"}, {"respec": True}):
+        with advises(
+            "merge(only='inlined') writes rows of logs as they are: leave query and respec out",
+            names="inlined",
+        ):
+            table.merge(only="inlined", **options)
+    table.merge(only="inlined")
+    assert len(table.scan().uris()) == 1
+
+
 def test_a_lost_file_is_let_go(tmp_path):
     url = tmp_path / "flights"
     table = firn.connect(tmp_path).create_table("flights")
