@@ -6,7 +6,7 @@ promised. A restart after a crash begins anew, with nothing in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from firn.errors import (
@@ -22,16 +22,19 @@ from firn.errors import (
 from firn.journal.leaderless import LeaderlessJournal, LeaderlessSettings
 from firn.journal.leaderless.maintain.session import MaintenanceSession
 from firn.journal.lock import ExclusiveLock
-from firn.journal.model import Commit, Snapshot
+from firn.journal.model import Commit, DataFile, Snapshot
 from firn.testing import SimClient
+from simulation import leaderless_table
 from simulation.leaderless_model import Batch, Model, Operation
 from simulation.leaderless_table import (
     PARTITIONS,
     clean,
+    inlined_rows,
     journal_of,
     partition_of,
     put_rows,
     read_all,
+    rows_by_partition,
     rows_of,
 )
 
@@ -39,7 +42,8 @@ NOTHING_DONE = (StoreUnavailableError, LockHeldError, LockLostError)
 
 
 class Clients:
-    """The programs of one world. `pace` stretches all their pauses."""
+    """The programs of one world. `pace` stretches all their pauses; `inline` is the part of the appends whose rows
+    stand in their logs."""
 
     def __init__(
         self,
@@ -50,9 +54,10 @@ class Clients:
         twins: bool = True,
         pace: float = 1.0,
         lock_of: Callable[[SimClient], ExclusiveLock] | None = None,
+        inline: float = 0.0,
     ) -> None:
         self.model, self.settings, self.rounds = model, settings, rounds
-        self.twins, self.pace, self.lock_of = twins, pace, lock_of
+        self.twins, self.pace, self.lock_of, self.inline = twins, pace, lock_of, inline
 
     def journals(self, client: SimClient) -> Iterator[LeaderlessJournal]:
         """A journal for each round: one for all of them, with what it remembers, or a new one each time."""
@@ -127,8 +132,11 @@ class Clients:
         if client.random.random() < 0.3:
             journal.known()
         ticket = journal.begin_append()
-        files = [put_rows(journal, p, ids, maintenance=False) for p, ids in rows.items()]
         columns = {"id": "BIGINT"} | ({op.column: "BIGINT"} if op.column else {})
+        if self.inline and client.random.random() < self.inline:
+            files = [inlined_rows([i for ids in rows.values() for i in ids], columns)]
+        else:
+            files = [put_rows(journal, p, ids, maintenance=False) for p, ids in rows.items()]
         self.model.begin(op, client.time.now_ms)
         ticket.commit(Commit("append", files, columns=columns, batch_id=batch, summary={"n": op.number}))
 
@@ -158,12 +166,16 @@ class Clients:
             try:
                 with journal.exclusive("merge") as session:
                     adds, removes = [], []
+                    parts = [f for f in session.snapshot.files if f.inlined is not None]
+                    parts = rng.sample(parts, rng.randint(0, len(parts))) if parts else []
+                    told = leaderless_table.rows_that_stay(journal, parts)
+                    removes += [f.path for f in parts]
                     for p in PARTITIONS:
-                        files = [f for f in session.snapshot.files if partition_of(f) == p]
-                        if len(files) < 2:
+                        files = [f for f in session.snapshot.objects if partition_of(f) == p]
+                        if len(files) < 2 and p not in told:
                             continue
-                        chosen = rng.sample(files, rng.randint(2, len(files)))
-                        ids = [i for f in chosen for i in rows_of(journal, f)]
+                        chosen = rng.sample(files, rng.randint(2, len(files))) if len(files) > 1 else []
+                        ids = [i for f in chosen for i in rows_of(journal, f)] + told.get(p, [])
                         adds.append(put_rows(journal, p, ids, maintenance=True))
                         removes += [f.path for f in chosen]
                         _renew(session)
@@ -185,17 +197,15 @@ class Clients:
                 with journal.exclusive(kind) as session:
                     p = rng.choice(PARTITIONS)
                     adds, removes = [], []
-                    for file in session.snapshot.files:
-                        if partition_of(file) != p:
+                    for file in _that_may_match(session.snapshot.files, p):
+                        ids = rows_by_partition(journal, file).get(p, [])
+                        erased = {i for i in ids if kind != "rewrite" or i % 3 == 0}
+                        if not erased:
                             continue
-                        ids = rows_of(journal, file)
-                        erased = [i for i in ids if kind != "rewrite" or i % 3 == 0]
-                        kept = [i for i in ids if i not in erased]
-                        if erased:
-                            op.going.update(erased)
-                            removes.append(file.path)
-                        if erased and kept:
-                            adds.append(put_rows(journal, p, kept, maintenance=True))
+                        op.going.update(erased)
+                        removes.append(file.path)
+                        for place, kept in leaderless_table.rows_that_stay(journal, [file], erased).items():
+                            adds.append(put_rows(journal, place, kept, maintenance=True))
                     if kind == "overwrite":
                         rows = self.model.new_rows(op, 2)
                         adds.append(put_rows(journal, p, rows, maintenance=True))
@@ -225,9 +235,14 @@ class Clients:
                     coming = {i for f in back for i in rows_of(journal, f)}
                     going = {i for f in gone for i in rows_of(journal, f)}
                     op.coming, op.going = coming - going, going - coming
+                    adds = [f for f in back if f.inlined is None]
+                    for p, ids in leaderless_table.rows_that_stay(
+                        journal, [f for f in back if f.inlined is not None]
+                    ).items():
+                        adds.append(put_rows(journal, p, ids, maintenance=True))
                     with self.publishing(client, op):
                         paths = [f.path for f in gone]
-                        session.publish(Commit("restore", back, paths, summary={"n": op.number}))
+                        session.publish(Commit("restore", adds, paths, summary={"n": op.number}))
             except (*NOTHING_DONE, OutcomeUnknownError, ObjectNotFoundError, SnapshotTooOldError):
                 continue
 
@@ -320,6 +335,11 @@ def read_now(client: SimClient, journal: LeaderlessJournal) -> tuple[Snapshot, l
         except ObjectNotFoundError:
             continue
     raise AssertionError("a live file is missing in twenty snapshots in a row")
+
+
+def _that_may_match(files: Sequence[DataFile], partition: str) -> list[DataFile]:
+    """The files of a partition, and the rows of logs, which may be of any."""
+    return [f for f in files if f.inlined is not None or partition_of(f) == partition]
 
 
 def _renew(session: MaintenanceSession) -> None:

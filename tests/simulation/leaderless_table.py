@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import orjson
 
 from firn.bucket.base import Bucket
 from firn.clock import Clock
+from firn.journal.inlined import InlinedRows
 from firn.journal.leaderless import LeaderlessJournal, LeaderlessSettings
 from firn.journal.leaderless.maintain.cleanup import plan_cleanup, run_cleanup
 from firn.journal.leaderless.replay.horizon import record
@@ -39,8 +40,39 @@ def put_rows(
     return DataFile(path, len(body), journal.clock.now_ms(), {"rows": len(ids)})
 
 
+def inlined_rows(ids: Sequence[int], columns: Mapping[str, str]) -> DataFile:
+    """Rows that are to stand in their append's log."""
+    values = [list(ids), *([None] * len(ids) for _ in range(len(columns) - 1))]
+    return DataFile("", 1, 0, {"rows": len(ids), "inlined": InlinedRows(columns, values, len(ids))})
+
+
 def rows_of(journal: LeaderlessJournal, file: DataFile) -> list[int]:
+    if file.inlined is not None:
+        return list(file.inlined.values[0])
     return list(orjson.loads(journal.bucket.get(file.path).data))
+
+
+def rows_by_partition(journal: LeaderlessJournal, file: DataFile) -> dict[str, list[int]]:
+    """The rows of a file, which is of one partition, or of a log, which is of all."""
+    if file.inlined is None:
+        return {partition_of(file): rows_of(journal, file)}
+    found: dict[str, list[int]] = {}
+    for i in rows_of(journal, file):
+        found.setdefault(PARTITIONS[i % len(PARTITIONS)], []).append(i)
+    return found
+
+
+def rows_that_stay(
+    journal: LeaderlessJournal, files: Sequence[DataFile], erased: Collection[int] = ()
+) -> dict[str, list[int]]:
+    """The rows of files that a commit replaces, by partition: all of them, of rows in logs also those of partitions
+    that it isn't about."""
+    found: dict[str, list[int]] = {}
+    for file in files:
+        for p, ids in rows_by_partition(journal, file).items():
+            if kept := [i for i in ids if i not in erased]:
+                found.setdefault(p, []).extend(kept)
+    return found
 
 
 def read_all(journal: LeaderlessJournal, snapshot: Snapshot) -> list[int]:

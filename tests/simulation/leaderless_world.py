@@ -20,7 +20,15 @@ from simulation.faults import LandsInTime
 from simulation.leaderless_clients import Clients
 from simulation.leaderless_model import Model
 from simulation.leaderless_streams import StreamReader
-from simulation.leaderless_table import HOUR, PREFIX, SETTINGS, journal_of, read_all
+from simulation.leaderless_table import (
+    HOUR,
+    PREFIX,
+    SETTINGS,
+    journal_of,
+    put_rows,
+    read_all,
+    rows_that_stay,
+)
 from simulation.outside_lock import LockService
 from simulation.watched import WatchedStore
 
@@ -32,7 +40,7 @@ class Shape:
     `faults` scales all rates, `stalls` those of sleeping clients and of puts that land late. `skew_ms` is how far
     clocks may be off, `appenders_off_ms` those of appenders if it is another. `page_size` None draws one.
     `conditional=False` is a store without conditional puts, under a lock from outside. `pace` stretches
-    pauses.
+    pauses. `inline` is the part of the appends whose rows stand in their logs.
     """
 
     appenders: int = 4
@@ -54,6 +62,7 @@ class Shape:
     conditional: bool = True
     pace: float = 1.0
     orphan_age_ms: int = 2 * HOUR
+    inline: float = 0.0
 
 
 def _lands_in_time(call: Call, fault: Fault) -> bool:
@@ -103,6 +112,7 @@ def build(
         twins=shape.conditional,
         pace=shape.pace,
         lock_of=None if service is None else service.of,
+        inline=shape.inline,
     )
     streams = [StreamReader(clients, limit=shape.stream_limit) for _ in range(shape.streams)]
 
@@ -182,12 +192,15 @@ def _final(
     clock.sleep(20 * HOUR / 1000)
     for _ in range(3):  # logs replaced by logs that are replaced go pass by pass
         with journal.exclusive("merge") as session:
-            session.publish(Commit("merge"))
+            parts = [f for f in session.snapshot.files if f.inlined is not None]
+            rows = rows_that_stay(journal, parts)
+            adds = [put_rows(journal, p, ids, maintenance=True) for p, ids in rows.items()]
+            session.publish(Commit("merge", adds, [f.path for f in parts]))
         journal.sweep(grace_ms=0, orphan_age_ms=0, margin=False, dry_run=False)
     after = journal.snapshot()
     assert sorted(read_all(journal, after)) == sorted(seen), "sweep changed the rows"
     assert set(after.columns) == set(snapshot.columns), "sweep changed the columns"
     data = {i.key for i in bucket.list(f"{PREFIX}/_data/").objects}
-    assert data == {f.path for f in after.files}, "sweep left dead data files, or deleted live ones"
+    assert data == {f.path for f in after.objects}, "sweep left dead data files, or deleted live ones"
     logs = [i.key for i in bucket.list(f"{PREFIX}/_log/").objects]
     assert len(logs) == 1, f"logs are left: {logs}"

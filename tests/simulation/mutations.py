@@ -266,6 +266,34 @@ def sweep_unconfirmed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MaintenanceSession, "confirm", lambda self: None)
 
 
+# -- rows in logs (docs/design/0018-inlined-rows.md)
+
+
+def rows_outlive_their_log(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(replay, "_end_replaced_rows", lambda logs, files, dead: None)
+
+
+def leave_rows_of_other_partitions(patch: pytest.MonkeyPatch) -> None:
+    whole = leaderless_table.rows_that_stay
+
+    def first(journal: Any, files: Any, erased: Any = ()) -> dict[str, list[int]]:
+        found = whole(journal, files, erased)
+        return dict(list(found.items())[:1])
+
+    patch.setattr(leaderless_table, "rows_that_stay", first)
+
+
+def merge_logs_with_rows(patch: pytest.MonkeyPatch) -> None:
+    """A merge replaces every log, also those whose rows it doesn't write."""
+    made = replay.maintenance_log
+
+    def careless(state: replay.ReplayedState, commit: Commit, **options: Any) -> Log:
+        dead = {**state.dead, **{path: 0 for path, f in state.files.items() if f.inlined is not None}}
+        return made(replace(state, dead=dead), commit, **options)
+
+    patch.setattr(session, "maintenance_log", careless)
+
+
 # -- rule 17
 
 

@@ -32,6 +32,8 @@ SHAPES: dict[str, Shape] = {
                       rounds=7),
     # No faults, but no LIST of two keys shows one moment.
     "calm": Shape(faults=0, page_size=1),
+    # Rows that stand in their logs.
+    "inlined": Shape(appenders=6, mergers=2, removers=2, restorers=1, cleaners=2, rounds=5, inline=0.7),
     # Clocks that are an hour off: such appenders are refused, and nothing is lost.
     "wrong-clocks": Shape(appenders_off_ms=HOUR),
     # A store without conditional puts, under a lock from outside: safe as long as nobody stalls.

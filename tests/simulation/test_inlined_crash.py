@@ -6,6 +6,7 @@ As `test_crash`, which says what is checked; here the rows were partly merged in
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.replay import replay
 from firn.lake.definition.definition import LakeDefinition
-from firn.lake.maintain import change
+from firn.lake.maintain import change, maintenance
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.table import LakeTable
 from firn.runner import InProcess, LocalRunner
@@ -96,10 +97,16 @@ def test_a_sweep_after_a_fold_with_a_checkpoint() -> None:
     assert visit(lambda t: t.sweep(), rows, before=rows, prepare=fold) > 50
 
 
-@pytest.mark.parametrize("rule", ["rows stay behind", "rows are left in a replaced log"])
+@pytest.mark.parametrize("rule", ["rows stay behind", "rows are left in a replaced log", "files alone"])
 def test_a_fold_that_loses_or_doubles_rows_is_noticed(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if rule == "rows stay behind":  # of other partitions, in the log that is replaced
         monkeypatch.setattr(change, "completed", lambda table, session, snapshot, change, also=(): change)
+    elif rule == "files alone":  # are looked at by the verb
+        monkeypatch.setattr(
+            maintenance,
+            "placed",
+            lambda table, snapshot, where=None: replace(snapshot, files=snapshot.objects),
+        )
     else:
         monkeypatch.setattr(replay, "_end_replaced_rows", lambda logs, files, dead: None)
     with pytest.raises((SimulationFailure, AssertionError)):

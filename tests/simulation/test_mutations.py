@@ -57,6 +57,9 @@ CASES = [
     Case("batches: void first", without.take_batches_over_unvoided, "twins", 5),
     Case("batches: carried", without.forget_batches_when_merging, "twins", 27),
     Case("readers: late appends", without.skip_logs_that_are_not_carried, "mixed", 1),
+    Case("rows in logs: end with the log", without.rows_outlive_their_log, "inlined"),
+    Case("rows in logs: all are written", without.leave_rows_of_other_partitions, "inlined"),
+    Case("rows in logs: a merge spares others", without.merge_logs_with_rows, "inlined"),
 ]
 
 

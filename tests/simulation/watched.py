@@ -77,7 +77,8 @@ class WatchedStore(SimStore):
 
     def _check_log(self, key: str) -> None:
         replaced = self._replaced.get(key)
-        if not self._logs[key].files and not self._logs[key].tombstones:
+        log = self._logs[key]
+        if not log.files and not log.tombstones and log.inlined is None:
             return  # a void one
         if replaced is None:
             self.violations.append(f"{key} was deleted and nothing had replaced it")
