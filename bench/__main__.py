@@ -49,6 +49,7 @@ PROGRAMS = (
         False,
         ("--commits", "50", "--rounds", "2", "--long", "500", "--step", "100", "--each", "10"),
     ),
+    Program("inlined", False, ("--commits", "50", "--many", "300", "--rounds", "2")),
     Program("bloom_pruning", False, ("--files", "40", "--rows", "500", "--lookups", "20", "--rounds", "1")),
     Program("keyed_lake", False, ("--rows", "50000", "--batches", "5", "--rounds", "2")),
     Program("keyed", False, ("--keys", "20000", "--samples", "500", "--rounds", "1")),

@@ -73,6 +73,11 @@ def test_first_answer(run):
     assert all(m["cpu_s"] > 0 for m in found.values())
 
 
+def test_inlined(run):
+    found = measures(run("inlined", "--commits", "5", "--many", "5", "--rounds", "1", "--no-peers"))
+    assert len(found) == 5 and all(m["seconds"] for m in found.values())
+
+
 def test_sql_spill(run):
     found = measures(run("sql_spill", "--gb", "0.001"))
     assert {m["answer"] for m in found.values()} == {67_108, 33_554} and len(found) == 2

@@ -1,0 +1,135 @@
+"""Commits of ten rows that stand in their logs, against commits that write a file each: how long an append takes, and
+what it takes to open and read 300 of them, and to aggregate 10,000 that nobody has merged, by a fresh process.
+
+The peer is Firn without `inline`, and delta-rs where it is installed. All write to a directory.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from bench.figures import FIRN, Figures, arguments, finish
+from bench.small_appends import DELTA, ROWS, rows
+
+FILES = "Firn, a file a commit"
+
+FRESH = """
+import json, sys, time
+import firn
+db = firn.connect(sys.argv[1])
+began = time.perf_counter()
+found = db.sql("SELECT name, count(*) AS n, sum(value) AS v FROM t GROUP BY name").to_arrow()
+print(json.dumps({"rows": sum(found["n"].to_pylist()), "after_imports_s": time.perf_counter() - began}))
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> Figures:
+    parser = arguments(__doc__)
+    parser.add_argument("--commits", type=int, default=300)
+    parser.add_argument("--many", type=int, default=10_000, help="commits that a fresh process aggregates")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args(argv)
+    figures = Figures("inlined", {k: v for k, v in vars(options).items() if k != "out"})
+    engines = [FIRN, FILES]
+    if not options.no_peers and find_spec("deltalake") is not None:
+        engines.append(DELTA)
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+        appends(figures, root, engines, options.commits, options.rounds)
+        reads(figures, root, engines, options.commits, options.rounds)
+        many(figures, root, options.many)
+    finish(figures, options.out)
+    return figures
+
+
+def appends(figures: Figures, root: Path, engines: Sequence[str], commits: int, rounds: int) -> None:
+    name = f"{commits} appends of {ROWS} rows"
+
+    def work(engine: str) -> dict[str, Any]:
+        place = root / "appends"
+        append = appender(engine, place)
+        took = []
+        for number in range(commits):
+            began = time.perf_counter()
+            append(number)
+            took.append(time.perf_counter() - began)
+        shutil.rmtree(place)
+        took.sort()
+        return {
+            "p50_ms": round(1000 * took[commits // 2], 2),
+            "p99_ms": round(1000 * took[commits * 99 // 100], 2),
+        }
+
+    figures.pairs(name, {engine: partial(work, engine) for engine in engines}, rounds=rounds)
+    figures.target(
+        f"{name}: Firn's time over that of a file a commit",
+        figures.ratio(name, FIRN, over=FILES),
+        at_most=0.7,
+    )
+
+
+def reads(figures: Figures, root: Path, engines: Sequence[str], commits: int, rounds: int) -> None:
+    name = f"open a table of {commits} commits, and read it"
+    for engine in engines:
+        append = appender(engine, root / engine)
+        for number in range(commits):
+            append(number)
+
+    def work(engine: str) -> None:
+        assert read(engine, root / engine) == commits * ROWS
+
+    for engine in engines:
+        work(engine)
+    figures.pairs(name, {engine: partial(work, engine) for engine in engines}, rounds=rounds)
+    figures.target(f"{name}: seconds", figures.measure(name, FIRN).median, at_most=0.05)
+
+
+def many(figures: Figures, root: Path, commits: int) -> None:
+    name = f"aggregate {commits:,} commits in a fresh process"
+    append = appender(FIRN, root / "many")
+    for number in range(commits):
+        append(number)
+    for _ in range(2):
+        began = time.perf_counter()
+        command = [sys.executable, "-c", FRESH, str(root / "many")]
+        said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        taken = time.perf_counter() - began
+    assert said["rows"] == commits * ROWS
+    figures.record(name, FIRN, taken, after_imports_s=round(said["after_imports_s"], 3))
+    figures.target(f"{name}: seconds after imports", said["after_imports_s"], at_most=0.5)
+
+
+def appender(engine: str, place: Path) -> Callable[[int], Any]:
+    if engine == DELTA:
+        from bench.small_appends import appender as of_peer
+
+        return of_peer(engine, place)
+    import firn
+
+    db = firn.connect(place)
+    table = db.create_table("t", properties={"inline": "64KB"} if engine == FIRN else {})
+    return lambda number: table.append(rows(number))
+
+
+def read(engine: str, place: Path) -> int:
+    if engine == DELTA:
+        from deltalake import DeltaTable
+
+        return int(DeltaTable(str(place)).to_pyarrow_table().num_rows)
+    import firn
+
+    return int(firn.connect(place).table("t").scan().to_arrow().num_rows)
+
+
+if __name__ == "__main__":
+    main()
