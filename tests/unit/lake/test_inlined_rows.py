@@ -159,6 +159,16 @@ def test_a_merge_of_one_partition_leaves_rows_of_others_in_their_logs(table: Lak
     assert made.sweep(older_than="0s").logs and made.scan().count() == 5
 
 
+def test_a_change_writes_the_rows_of_all_logs_that_hang_together() -> None:
+    """The log of rows that go has others of a partition, whose rows are in a second log, which has rows of a third."""
+    made = firn.connect("memory://").create_table("t", partition_by=["k"], properties={"inline": "64KB"})
+    made.append([{"k": k, "n": 0} for k in (1, 2)])
+    made.append([{"k": k, "n": 1} for k in (2, 3)])
+    made.append([{"k": k, "n": 2} for k in (3, 4)])
+    made.remove_partitions("k = 1")
+    assert sorted(made.scan().to_arrow()["k"].to_pylist()) == [2, 2, 3, 3, 4]
+
+
 def test_a_delete_takes_only_logs_with_a_row_that_goes(table: LakeTable) -> None:
     for n in range(4):
         table.append([{"n": n}, {"n": 10 + n}])
