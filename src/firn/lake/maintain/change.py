@@ -134,7 +134,8 @@ def completed(
     rest: list[DataFile] = []
     while found := [f for f in waiting if not taken.isdisjoint(parts_of(f))]:
         rest += found
-        waiting = [f for f in waiting if taken.isdisjoint(parts_of(f))]  # before more is taken: these come next
+        # Before more is taken: what shares rows with that comes next.
+        waiting = [f for f in waiting if taken.isdisjoint(parts_of(f))]
         taken.update(path for f in found for path in parts_of(f))
     if not rest:
         return change
