@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import orjson
 import pytest
 
 import firn
 from firn.errors import FencedError, InvalidInputError
+from firn.keyed.maintain import alter as altering
 from firn.keyed.table import KeyedTable
 
 
@@ -61,6 +63,38 @@ def test_without_a_writer_it_needs_a_fence(table: KeyedTable) -> None:
         elsewhere.put(b"b", b"1")
     assert table.alter(set_properties={"flush_ms": 20}, fence=True).changes == ()
     assert dict(table.reader().scan()) == {b"a": b"1"}
+
+
+def test_a_writer_that_opens_while_it_is_altered_is_fenced(
+    table: KeyedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, opened = altering._commit, []
+
+    def later(*args: Any) -> Any:
+        opened.append(firn.connect(table.bucket.url).table("t", kind="keyed").open(compaction=False))
+        return commit(*args)
+
+    monkeypatch.setattr(altering, "_commit", later)
+    table.alter(set_properties={"flush_ms": 20}, fence=True)
+    with pytest.raises(FencedError):  # it would go by the old definition
+        opened[0].put(b"a", b"1")
+
+
+def test_a_compactor_that_takes_over_does_not_keep_it_from_altering(
+    table: KeyedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, calls = altering._wanted, []
+
+    def meanwhile(*args: Any) -> Any:
+        calls.append(args)
+        if len(calls) == 2:  # between the epoch and the commit
+            table.journal.open_compactor().commit(adds=(), deletes=(), last_compacted=-1)
+        return wanted(*args)
+
+    with table.open(compaction=False) as kv:
+        monkeypatch.setattr(altering, "_wanted", meanwhile)
+        assert table.alter(set_properties={"flush_ms": 20}).changes == ("set flush_ms = 20",)
+        assert kv.table.settings.flush_ms == 20
 
 
 def test_a_compaction_under_way_is_lost_and_nothing_else(table: KeyedTable) -> None:

@@ -7,8 +7,11 @@ goes by the old definition: that of the writer which this database has open, or 
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Final
+
 from firn.alter import AlterResult
-from firn.errors import InvalidInputError
+from firn.errors import FencedError, InvalidInputError
 from firn.journal.alterations import told
 from firn.journal.entries import Entries, times_in_force
 from firn.journal.manifest import Manifest
@@ -16,6 +19,9 @@ from firn.keyed.context import KeyedContext
 from firn.keyed.definition.alteration import Alteration, altered
 from firn.keyed.definition.definition import KeyedDefinition
 from firn.keyed.founding import founded, newest_view
+
+ATTEMPTS: Final = 5
+"""Compactors take turns: each takes the epoch once, so a few attempts do."""
 
 
 def alter(table: KeyedContext, asked: Alteration, *, fence: bool, dry_run: bool) -> AlterResult:
@@ -39,9 +45,12 @@ def alter(table: KeyedContext, asked: Alteration, *, fence: bool, dry_run: bool)
     if writer is not None:
         if any(info.writer_epoch > writer.epoch for info in view.pointer.infos):
             writer.poll()  # which tells that it is fenced
-        return writer.altered_by(lambda: _commit(table, asked))
-    founded(table, lambda: table.journal.open_writer(strict=table.settings.strict))
-    return _commit(table, asked)
+        return writer.altered_by(lambda: _committed(table, asked)[0])
+    mine = _fence(table)
+    done, newest = _committed(table, asked)
+    if newest > mine:  # another writer came in between, and goes by the old definition
+        _fence(table)
+    return done
 
 
 def definition_now(table: KeyedContext) -> KeyedDefinition:
@@ -58,12 +67,26 @@ def sweep_age_s(table: KeyedContext, manifest: Manifest) -> float:
     return max(settings.l0_min_age, *(ms / 1000 for ms in lately), 0.0)
 
 
-def _commit(table: KeyedContext, asked: Alteration) -> AlterResult:
+def _fence(table: KeyedContext) -> int:
+    """Become the writer for a moment; the epoch."""
+    return founded(table, lambda: table.journal.open_writer(strict=table.settings.strict)).epoch
+
+
+def _committed(table: KeyedContext, asked: Alteration) -> tuple[AlterResult, int]:
+    """The commit, again while other compactors take over before it is there; also the newest writer's epoch."""
+    for _ in range(ATTEMPTS - 1):
+        with suppress(FencedError):
+            return _commit(table, asked)
+    return _commit(table, asked)
+
+
+def _commit(table: KeyedContext, asked: Alteration) -> tuple[AlterResult, int]:
     session = table.journal.open_compactor()
     manifest = session.view.manifest
     wanted = _wanted(table, manifest.definition, asked)
     view = session.commit(adds=(), deletes=(), last_compacted=manifest.last_compacted, definition=wanted)
-    return AlterResult(view.version, told(manifest.definition, wanted))
+    newest = max((info.writer_epoch for info in view.pointer.infos), default=0)
+    return AlterResult(view.version, told(manifest.definition, wanted)), newest
 
 
 def _wanted(table: KeyedContext, before: Entries, asked: Alteration) -> Entries:
