@@ -160,7 +160,7 @@ def test_a_merge_of_one_partition_leaves_rows_of_others_in_their_logs(table: Lak
 
 
 def test_a_change_writes_the_rows_of_all_logs_that_hang_together() -> None:
-    """The log of rows that go has others of a partition, whose rows are in a second log, which has rows of a third."""
+    """The log of rows that go has others of a partition; its other rows are in a second log, with rows of a third."""
     made = firn.connect("memory://").create_table("t", partition_by=["k"], properties={"inline": "64KB"})
     made.append([{"k": k, "n": 0} for k in (1, 2)])
     made.append([{"k": k, "n": 1} for k in (2, 3)])
