@@ -22,7 +22,7 @@ from firn.lake.context import LakeContext
 from firn.lake.definition.keys import CLOCK, KeySpec, newest
 from firn.lake.partition.partition import is_told_by_path
 from firn.lake.read.decode import ReadSpec
-from firn.lake.read.read import read_file, united
+from firn.lake.read.read import read_alike, read_file, united
 from firn.predicate.predicate import Predicate
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _rows_of(table: LakeContext, parts: Sequence[DataFile], spec: ReadSpec) -> p
     numbers = {part.path: at for at, part in enumerate(parts)}
     tables = []
     for file in united([part for part in parts if not part.deletes]):
-        alike = [part for part in parts if not part.deletes and _alike(part, file)]
+        alike = [part for part in parts if read_alike(part) == read_alike(file)]
         at = np.repeat([numbers[part.path] for part in alike], [part.rows or 0 for part in alike])
         tables.append(_numbered(list(read_file(table.bucket, file, spec)), spec.columns, at))
     for part in parts:
@@ -92,16 +92,6 @@ def _rows_of(table: LakeContext, parts: Sequence[DataFile], spec: ReadSpec) -> p
             tables.append(_numbered(here, spec.columns, at))
     rows = pa.concat_tables(tables)
     return rows if len(tables) == 1 else rows.sort_by(_PART)
-
-
-def _alike(part: DataFile, file: DataFile) -> bool:
-    """Whether a part is among those that `united` made this file of."""
-    return (
-        part.inlined.columns == file.inlined.columns
-        and list(part.inlined.columns) == list(file.inlined.columns)
-        and part.reads == file.reads
-        and part.odd == file.odd
-    )
 
 
 def _numbered(tables: Sequence[pa.Table], columns: ColumnTypes, at: Any) -> pa.Table:

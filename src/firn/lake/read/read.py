@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -146,18 +146,22 @@ def _is_finer(kind: pa.DataType) -> bool:
     )
 
 
+def read_alike(part: DataFile) -> Hashable:
+    """What rows of a log share with those of other logs that are read as one with them."""
+    reads = tuple((name, tuple(own)) for name, own in sorted(part.reads.items()))
+    return tuple(part.inlined.columns.items()), reads, tuple(sorted(part.odd)), part.deletes
+
+
 def united(files: Sequence[DataFile]) -> list[DataFile]:
     """The files, and after them the rows of logs, those of logs that are read alike as of one: to read a thousand
     logs' rows then costs little more than a single one's."""
-    alike: dict[Any, list[DataFile]] = {}
+    alike: dict[Hashable, list[DataFile]] = {}
     found = []
     for file in files:
         if file.inlined is None:
             found.append(file)
         elif isinstance(file.inlined, InlinedRows):
-            reads = tuple((name, tuple(own)) for name, own in file.reads.items())
-            key = tuple(file.inlined.columns.items()), reads, tuple(file.odd), file.deletes
-            alike.setdefault(key, []).append(file)
+            alike.setdefault(read_alike(file), []).append(file)
         else:
             alike[file.path] = [file]
     for parts in alike.values():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -85,7 +85,7 @@ def files_to_spark(read: LakeRead, files: Sequence[DataFile], spark: SparkSessio
     plan = plan_files(read, files, spark)
     parts = [_native(read, group, spark) for group in plan.groups]
     if plan.tasks:
-        parts.append(frame_of_tasks(read, file_units(plan.tasks), spark))
+        parts.append(frame_of_tasks(replace(read, keys=None), file_units(plan.tasks), spark))
     if not parts:
         return spark.createDataFrame([], spark_schema(read.columns))
     return reduce(lambda frame, part: frame.unionByName(part), parts)
