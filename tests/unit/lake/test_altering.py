@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -262,3 +263,11 @@ def test_a_protocol_time_lasts_as_long_as_somebody_may_go_by_it() -> None:
     assert (
         journal.created_settings.lasting(journal.definition, now + day, least_grace=True).grace_ms == 2 * day
     )
+
+
+def test_a_table_without_columns_can_be_partitioned_anew(tmp_path: Path) -> None:
+    table = firn.connect(tmp_path).create_table("t", partition_by=["k"])
+    assert table.alter(partition_by=["k"]).changes == ()
+    table.alter(partition_by=["n"])
+    table.append([{"k": 1, "n": 2}])
+    assert [part.values for part in table.partitions()] == [{"n": "2"}]

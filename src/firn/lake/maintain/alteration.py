@@ -186,7 +186,7 @@ class Planner:
                     f"partition_by names {each.source!r}, which isn't part of the table's key: versions of one row "
                     "could lie in different partitions"
                 )
-        stored = PartitionSpec(spec.named(self.physical.__getitem__).fields)
+        stored = PartitionSpec(spec.named(lambda name: self.physical.get(name, name)).fields)
         stored.check_names()
         if stored.id == self.definition.partition.id:
             return
