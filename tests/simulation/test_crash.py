@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -170,31 +170,35 @@ def without(rows: Rows, gone: Callable[[tuple[str, int]], bool]) -> Rows:
 NEW: Rows = [("x", 10), ("y", 11)]
 
 
-def test_append() -> None:
-    assert visit(lambda t: t.append(BATCH), [*FIRST, *NEW], again=NEW) > 24
+class Operation(NamedTuple):
+    """What is done to the first rows, what the table holds then, and once it was done again, if that differs."""
+
+    operate: Callable[[LakeTable], object]
+    after: Rows
+    again: Rows | None = None
+
+    def visit(self) -> int:
+        return visit(self.operate, self.after, again=self.again)
 
 
-def test_append_with_a_batch_id() -> None:
-    assert visit(lambda t: t.append(BATCH, batch_id="once"), [*FIRST, *NEW]) > 30
+OPERATIONS = {
+    "append": Operation(lambda t: t.append(BATCH), [*FIRST, *NEW], NEW),
+    "batch": Operation(lambda t: t.append(BATCH, batch_id="once"), [*FIRST, *NEW]),
+    "merge": Operation(lambda t: t.merge(), FIRST),
+    "remove": Operation(
+        lambda t: t.remove_partitions("place = 'x'"), without(FIRST, lambda row: row[0] == "x")
+    ),
+    "delete": Operation(lambda t: t.delete("n = 2"), without(FIRST, lambda row: row[1] == 2)),
+    "rewrite": Operation(lambda t: t.rewrite("n <> 3"), without(FIRST, lambda row: row[1] == 3)),
+}
 
 
-def test_merge() -> None:
-    assert visit(lambda t: t.merge(), FIRST) > 60
-
-
-def test_partition_removal() -> None:
-    def remove(table: LakeTable) -> None:
-        table.remove_partitions("place = 'x'")
-
-    assert visit(remove, without(FIRST, lambda row: row[0] == "x")) > 40
-
-
-def test_delete() -> None:
-    assert visit(lambda t: t.delete("n = 2"), without(FIRST, lambda row: row[1] == 2)) > 50
-
-
-def test_rewrite() -> None:
-    assert visit(lambda t: t.rewrite("n <> 3"), without(FIRST, lambda row: row[1] == 3)) > 40
+@pytest.mark.parametrize(
+    ("name", "points"),
+    [("append", 24), ("batch", 30), ("merge", 60), ("remove", 40), ("delete", 50), ("rewrite", 40)],
+)
+def test_an_operation(name: str, points: int) -> None:
+    assert OPERATIONS[name].visit() > points
 
 
 def test_rewrite_by_a_query() -> None:

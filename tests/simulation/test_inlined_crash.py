@@ -5,7 +5,6 @@ As `test_crash`, which says what is checked; here the rows were partly merged in
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -20,7 +19,7 @@ from firn.lake.table import LakeTable
 from firn.runner import InProcess, LocalRunner
 from firn.testing import GatedBucket, SimStore, SimulationFailure
 from simulation import test_crash as crash
-from simulation.test_crash import BATCH, FIRST, NEW, PREFIX, Rows, visit, without
+from simulation.test_crash import BATCH, FIRST, NEW, PREFIX, Operation, visit, without
 
 pytestmark = pytest.mark.long
 
@@ -47,42 +46,25 @@ def inlined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crash, "template", filled)
 
 
-@pytest.mark.parametrize(
-    ("operate", "after", "again"),
-    [
-        (lambda t: t.append(BATCH), [*FIRST, *NEW], NEW),
-        (lambda t: t.append(BATCH, batch_id="once"), [*FIRST, *NEW], None),
-        (lambda t: t.merge(), FIRST, None),
-        (lambda t: t.merge(only="inlined"), FIRST, None),
-        (lambda t: t.delete("n = 3 AND place = 'x'"), without(FIRST, lambda row: row == ("x", 3)), None),
-        (lambda t: t.rewrite("n <> 3"), without(FIRST, lambda row: row[1] == 3), None),
-        (
-            lambda t: t.overwrite(BATCH, where="n >= 3"),
-            [*without(FIRST, lambda row: row[1] >= 3), *NEW],
-            None,
-        ),
-        (
-            lambda t: t.remove_partitions("place = 'x'"),
-            without(FIRST, lambda row: row[0] == "x"),
-            None,
-        ),
-    ],
-    ids=["append", "batch", "merge", "fold", "delete", "rewrite", "overwrite", "remove"],
-)
-def test_an_operation(operate: Callable[[LakeTable], object], after: Rows, again: Rows | None) -> None:
-    assert visit(operate, after, again=again) > 10
+OPERATIONS = {
+    **crash.OPERATIONS,
+    "fold": Operation(lambda t: t.merge(only="inlined"), FIRST),
+    "delete": Operation(
+        lambda t: t.delete("n = 3 AND place = 'x'"), without(FIRST, lambda row: row == ("x", 3))
+    ),
+    "overwrite": Operation(
+        lambda t: t.overwrite(BATCH, where="n >= 3"), [*without(FIRST, lambda row: row[1] >= 3), *NEW]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation(name: str) -> None:
+    assert OPERATIONS[name].visit() > 10
 
 
 def test_restore_of_rows_that_were_folded() -> None:
-    versions: list[str] = []
-
-    def remove(bucket: GatedBucket) -> None:
-        table = lake(bucket)
-        versions.append(table.snapshot().version)
-        table.remove_partitions("place = 'x'")
-
-    left = without(FIRST, lambda row: row[0] == "x")
-    assert visit(lambda t: t.restore(versions[0]), FIRST, before=left, prepare=remove) > 50
+    crash.test_restore()
 
 
 def test_a_sweep_after_a_fold_with_a_checkpoint() -> None:
@@ -110,4 +92,4 @@ def test_a_fold_that_loses_or_doubles_rows_is_noticed(rule: str, monkeypatch: py
     else:
         monkeypatch.setattr(replay, "_end_replaced_rows", lambda logs, files, dead: None)
     with pytest.raises((SimulationFailure, AssertionError)):
-        visit(lambda t: t.delete("n = 3 AND place = 'x'"), without(FIRST, lambda row: row == ("x", 3)))
+        OPERATIONS["delete"].visit()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from test_spark_streaming import drain, numbers, read
+
 import firn
 
 if TYPE_CHECKING:
@@ -49,20 +51,9 @@ def test_a_stream_delivers_rows_of_logs_once(spark: SparkSession, db: firn.Datab
     table.merge(only="inlined")
     table.append([{"n": 2}, {"n": 3}])
 
-    def drain() -> list[int]:
-        query = (
-            spark.readStream.format("firn")
-            .load(f"{db.url}/t")
-            .writeStream.format("firn")
-            .option("checkpointLocation", str(tmp_path / "ck"))
-            .option("path", f"{db.url}/copy")
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-        return sorted(db.table("copy").scan().to_arrow()["n"].to_pylist())
-
-    assert drain() == [1, 2, 3]
+    drain(read(spark, db, "t"), db, "copy", tmp_path / "ck")
+    assert numbers(db.table("copy"), "n") == [1, 2, 3]
     table.append([{"n": 4}])
     table.merge()
-    assert drain() == [1, 2, 3, 4], "also what was folded meanwhile"
+    drain(read(spark, db, "t"), db, "copy", tmp_path / "ck")
+    assert numbers(db.table("copy"), "n") == [1, 2, 3, 4], "also what was folded meanwhile"

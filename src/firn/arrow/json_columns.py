@@ -17,20 +17,19 @@ import pyarrow as pa
 from firn.arrow.types import arrow_type
 from firn.errors import CorruptObjectError
 from firn.journal.inlined import InlinedRows
-from firn.journal.typenames import Decimal, Enum, List, Map, Scalar, Struct, Type, parse
+from firn.journal.typenames import Decimal, List, Map, Scalar, Struct, Type, leaves, parse
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 _PLAIN = frozenset((*_INTEGERS, "BOOLEAN", "VARCHAR", "JSON", "UUID"))
-_COUNTED: Mapping[str, pa.DataType] = {
-    "DATE": pa.int32(),
-    **dict.fromkeys(
-        ("TIME", "TIME_NS", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), pa.int64()
-    ),
-    **dict.fromkeys(("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS"), pa.int64()),
-}
+_TIMES = (
+    *("TIME", "TIME_NS", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"),
+    *("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS"),
+)
+_COUNTED: Mapping[str, pa.DataType] = {"DATE": pa.int32(), **dict.fromkeys(_TIMES, pa.int64())}
 """Types whose values are counts of a unit, and the integers that hold them."""
 _FLOATS = frozenset(("FLOAT", "DOUBLE"))
 _WHOLE = frozenset(("HUGEINT", "UHUGEINT"))
+_SCALARS = frozenset((*_PLAIN, *_COUNTED, *_FLOATS, *_WHOLE, "BLOB"))
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 Convert = Callable[[Any], Any]
@@ -44,25 +43,7 @@ def has_json(kind: str) -> bool:
     >>> has_json("STRUCT(a DECIMAL(9,2), b MAP(VARCHAR, TIMESTAMP))"), has_json("INTERVAL[]")
     (True, False)
     """
-    return _has_json(parse(kind))
-
-
-def _has_json(kind: Type) -> bool:
-    if isinstance(kind, Scalar):
-        return (
-            kind.name in _PLAIN
-            or kind.name in _COUNTED
-            or kind.name in _FLOATS
-            or kind.name in _WHOLE
-            or (kind.name == "BLOB")
-        )
-    if isinstance(kind, List):
-        return _has_json(kind.item)
-    if isinstance(kind, Map):
-        return _has_json(kind.key) and _has_json(kind.value)
-    if isinstance(kind, Struct):
-        return all(_has_json(inner) for _, inner in kind.fields)
-    return isinstance(kind, (Decimal, Enum))
+    return all(not isinstance(leaf, Scalar) or leaf.name in _SCALARS for leaf in leaves(parse(kind)))
 
 
 def to_json(column: pa.ChunkedArray, kind: str) -> list[Any]:

@@ -14,9 +14,8 @@ def main() -> None:
     import gc
     import sys
 
-    gc.set_threshold(
-        20_000
-    )  # modules are no garbage: to look for some while they load takes a tenth of an answer
+    # Modules are no garbage: to look for some while they load takes a tenth of an answer.
+    gc.set_threshold(20_000)
     try:
         _run()
     except KeyboardInterrupt:  # while the program itself was still being loaded

@@ -50,7 +50,5 @@ def joined(parts: Sequence[InlinedRows]) -> InlinedRows:
     """The rows of several parts with the same columns, one after the other."""
     first = parts[0]
     values = [[value for part in parts for value in part.values[at]] for at in range(len(first.columns))]
-    where = (
-        first.where if len(parts) == 1 else f"one of {len(parts)} logs, the first of which is {first.where}"
-    )
+    where = f"one of {len(parts)} logs, the first of which is {first.where}"
     return InlinedRows(first.columns, values, sum(part.count for part in parts), where)

@@ -86,6 +86,23 @@ NULL = Scalar('"NULL"')
 """The type of nothing but nulls, as DuckDB spells it."""
 
 
+def leaves(kind: Type) -> Iterator[Type]:
+    """The types without parts that a type is made of.
+
+    >>> [str(leaf) for leaf in leaves(parse("STRUCT(a BIGINT[], m MAP(VARCHAR, DATE))"))]
+    ['BIGINT', 'VARCHAR', 'DATE']
+    """
+    if isinstance(kind, List):
+        yield from leaves(kind.item)
+    elif isinstance(kind, Map):
+        yield from (*leaves(kind.key), *leaves(kind.value))
+    elif isinstance(kind, Struct):
+        for _, inner in kind.fields:
+            yield from leaves(inner)
+    else:
+        yield kind
+
+
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Type:
     """The tree of a type name; aliases come out under their canonical name.

@@ -18,7 +18,7 @@ from firn.arrow.types import all_columns_of, arrow_schema, conform
 from firn.bucket.base import Bucket
 from firn.errors import ObjectNotFoundError
 from firn.journal.model import ColumnTypes, DataFile
-from firn.journal.typenames import Decimal, List, Map, Scalar, Struct, Type, parse, quoted
+from firn.journal.typenames import Decimal, List, Map, Scalar, Struct, Type, leaves, parse, quoted
 from firn.lake.parquet.footer import corrupt, data_file, read_footer
 from firn.lake.plan.read import LakeRead
 from firn.lake.prune.nans import may_hold_nan
@@ -315,13 +315,7 @@ def _hidden(name: str, kind: str, guarded: bool) -> str:
 
 
 def _has_floats(kind: Type) -> bool:
-    if isinstance(kind, List):
-        return _has_floats(kind.item)
-    if isinstance(kind, Map):
-        return _has_floats(kind.key) or _has_floats(kind.value)
-    if isinstance(kind, Struct):
-        return any(_has_floats(inner) for _, inner in kind.fields)
-    return isinstance(kind, Scalar) and kind.name in ("FLOAT", "DOUBLE")
+    return any(isinstance(leaf, Scalar) and leaf.name in ("FLOAT", "DOUBLE") for leaf in leaves(kind))
 
 
 def _width(columns: ColumnTypes) -> int:

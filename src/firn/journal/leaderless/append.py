@@ -9,6 +9,7 @@ retries of one batch that race make one commit: + 1 PUT, and both PUTs are condi
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from typing import Any
 
 from firn.bucket.conditional import create, swap
@@ -142,18 +143,10 @@ def append_log(commit: Commit, ms: int) -> Log:
     if commit.names:
         notes["names"] = dict(commit.names)
     name = new_log_name(ms, maintenance=False, schema=schema_mark(commit.columns, commit.names))
+    log = Log(name, ms, commit.columns, notes=notes, nonce=secrets.token_hex(16))
     if inlined is not None:
-        return Log(
-            name,
-            ms,
-            commit.columns,
-            notes=notes,
-            nonce=secrets.token_hex(16),
-            need=(INLINE,),
-            inlined=inlined,
-        )
-    adds = with_clocks(commit, version_of(name))
-    return Log(name, ms, commit.columns, adds, notes=notes, nonce=secrets.token_hex(16))
+        return replace(log, need=(INLINE,), inlined=inlined)
+    return replace(log, files=with_clocks(commit, version_of(name)))
 
 
 def settle_append(table: TableLog, key: str, nonce: str, error: OutcomeUnknownError) -> bool:

@@ -94,19 +94,14 @@ def merge(
         snapshot = table.journal.snapshot()
         table = table.at(snapshot)
         snapshot = placed(table, snapshot)
-        groups, foreign = _merge_groups(table, snapshot, given, partitions, whole, respec, only)
-        files = dict.fromkeys(f.path for g in groups for f in g.files) | dict.fromkeys(
-            f.path for f in in_partitions(table, snapshot, partitions) if f.inlined is not None
-        )
-        return planned(
-            op, FileChange(removes=[f for f in snapshot.files if f.path in files], foreign=foreign)
-        )
+        groups, inlined, foreign = _merge_groups(table, snapshot, given, partitions, whole, respec, only)
+        files = {f.path: f for f in (*(f for g in groups for f in g.files), *inlined)}
+        return planned(op, FileChange(removes=list(files.values()), foreign=foreign))
     with table.journal.exclusive(op) as session:
         snapshot = session.snapshot
         table = table.at(snapshot)
         snapshot = placed(table, snapshot)
-        groups, foreign = _merge_groups(table, snapshot, given, partitions, whole, respec, only)
-        inlined = [f for f in in_partitions(table, snapshot, partitions) if f.inlined is not None]
+        groups, inlined, foreign = _merge_groups(table, snapshot, given, partitions, whole, respec, only)
         if not groups and not inlined and (only or session.log_length < LOGS_WORTH_FOLDING):
             return nothing(op, foreign)
         spec = WriteSpec.of(table, snapshot.columns, session.namer, target_size=given, aside=snapshot.aside)
@@ -138,17 +133,21 @@ def _merge_groups(
     whole: bool,
     respec: bool,
     only: str | None,
-) -> tuple[list[MergeGroup], int]:
+) -> tuple[list[MergeGroup], list[DataFile], int]:
+    """What is merged together, the placed rows of logs, which are written in any case, and how many files are other
+    writers'."""
     files, foreign = by_owner(table, in_partitions(table, snapshot, partitions))
+    inlined = [file for file in files if file.inlined is not None]
     if only is not None:
-        return [], 0
+        return [], inlined, 0
     if table.keys is not None:
         scattered = is_scattered(table.partition_spec, snapshot.files, snapshot.columns, snapshot.naming)
         scattered = scattered or (respec and any(file.spec != table.partition_spec.id for file in files))
-        return plan_folds(files, places=table.places, scattered=scattered), len(foreign)
+        return plan_folds(files, places=table.places, scattered=scattered), inlined, len(foreign)
     size = target_size or table.definition.target_size
     anew = table.partition_spec.id if respec else None
-    return plan_merge(files, places=table.places, target_size=size, whole=whole, respec=anew), len(foreign)
+    groups = plan_merge(files, places=table.places, target_size=size, whole=whole, respec=anew)
+    return groups, inlined, len(foreign)
 
 
 def delete(table: LakeContext, where: str, *, soft: bool | None, dry_run: bool) -> ChangeResult:

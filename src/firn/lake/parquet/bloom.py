@@ -28,7 +28,7 @@ from firn.predicate.bloom import (
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-    from firn.lake.parquet.source import RowSource
+    from firn.lake.parquet.source import ParquetSource
 else:
     pq = DeferredModule("pyarrow.parquet")
 
@@ -132,7 +132,7 @@ def parse(data: bytes) -> bytes | None:
 
 
 def row_group_blooms(
-    source: RowSource, groups: Sequence[int], names: Mapping[str, str], *, spared: int
+    source: ParquetSource, groups: Sequence[int], names: Mapping[str, str], *, spared: int
 ) -> Mapping[int, Blooms]:
     """By row group, the entries of some columns; for `Pruner.may_match_stats`.
 

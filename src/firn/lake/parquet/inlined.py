@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
 
 import pyarrow as pa
 
@@ -24,7 +23,6 @@ class InlinedSource:
         rows = data.inlined
         self._rows = rows
         self._columns: dict[str, pa.Array | pa.ChunkedArray] = {}
-        self.metadata: Any = None
         self.counts = [data.rows or 0]
         if isinstance(rows, pa.Table):
             self.schema: pa.Schema = rows.schema
@@ -34,17 +32,12 @@ class InlinedSource:
         self.uri = bucket.uri(data.path)
         self.deletes = data.deletes
         self.reads = data.reads
-        self.blooms: Mapping[str, Any] = {}
         self.is_remote = False
 
     @cached_property
     def folded(self) -> dict[str, str]:
         """Spellings by folded name."""
         return {fold(name): name for name in self.names}
-
-    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Nobody asks: there are no filters."""
-        raise NotImplementedError
 
     def batches(self, row_groups: Sequence[int], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Some columns of the rows, in batches of at most `BATCH_ROWS`."""

@@ -17,7 +17,7 @@ from firn.deferred import DeferredModule
 from firn.journal.column_entries import ColumnEntries
 from firn.journal.model import DataFile
 from firn.lake.parquet.footer import check_footer, corrupt, data_file, decoding, read_footer
-from firn.lake.parquet.inlined import InlinedSource
+from firn.lake.parquet.inlined import BATCH_ROWS, InlinedSource
 from firn.lake.parquet.schema import leaf_count
 from firn.names import fold
 
@@ -34,8 +34,6 @@ GAP_BYTES = 512 << 10
 
 SMALL_BYTES = 64 << 10
 """Files below this are read whole and decoded by one thread: to share out their columns takes twice the CPU time."""
-
-BATCH_ROWS = 131_072
 
 
 class ParquetSource:

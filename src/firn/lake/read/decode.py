@@ -20,7 +20,8 @@ from firn.journal.column_entries import NULLS
 from firn.journal.model import ColumnTypes, DataFile, Snapshot
 from firn.journal.naming import PLAIN, Naming
 from firn.lake.parquet.bloom import row_group_blooms
-from firn.lake.parquet.source import BATCH_ROWS, RowSource
+from firn.lake.parquet.inlined import BATCH_ROWS, InlinedSource
+from firn.lake.parquet.source import RowSource
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.prune.prune import Pruner
 from firn.lake.prune.soft_deletes import columns_of_deletes, deletes_by_name, living
@@ -308,7 +309,7 @@ def _verdicts(view: _View, where: str, tested: ColumnTypes, wanted: Sequence[str
     by the Bloom filters of those in doubt. `wanted` are all columns that will be read of them."""
     source = view.source
     groups = range(len(source.counts))
-    if len(groups) < 2 and not source.blooms:
+    if isinstance(source, InlinedSource) or (len(groups) < 2 and not source.blooms):
         return [None for _ in groups]  # the file's own statistics have been looked at
     pruner = _pruner(where, tuple(view.known.items()))
     names = view.exact(tested)

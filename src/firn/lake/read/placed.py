@@ -15,14 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from firn.arrow.engine import row_mask
-from firn.arrow.types import arrow_schema
 from firn.deferred import DeferredModule
 from firn.journal.model import ColumnTypes, DataFile, Snapshot
 from firn.lake.context import LakeContext
 from firn.lake.definition.keys import CLOCK, KeySpec, newest
 from firn.lake.partition.partition import is_told_by_path
 from firn.lake.read.decode import ReadSpec
-from firn.lake.read.read import read_alike, read_file, united
+from firn.lake.read.read import as_one, read_alike, read_file
 from firn.predicate.predicate import Predicate
 
 if TYPE_CHECKING:
@@ -53,22 +52,12 @@ def placed(table: LakeContext, snapshot: Snapshot, where: str | None = None) -> 
         mask = row_mask(rows, text, types=snapshot.columns)
         hit = np.unique(rows[_PART].filter(mask).to_numpy())
         rows = rows.filter(pc.is_in(rows[_PART], pa.array(hit)))
-        left = set(hit.tolist())
-    else:
-        left = set(range(len(parts)))
     types = {name: columns[name] for name in beside}
     rows = rows.select([*columns, _PART])
     found = [
         _file(table, parts, directory, values, here, columns, types)
         for directory, values, here in table.partition_spec.split(rows)
     ]
-    # Rows that soft deletes took leave logs of which no row is anywhere; they go with the others.
-    told = {path for file in found for path in parts_of(file)}
-    if rest := [parts[at].path for at in sorted(left) if parts[at].path not in told]:
-        if not found:
-            found = [_file(table, parts, "", {}, rows.slice(0, 0), columns, types)]
-        extra = {**(found[0].extra or {})}
-        found[0] = found[0]._replace(extra={**extra, "parts": (*extra["parts"], *rest)})
     return replace(snapshot, files=(*files, *found))
 
 
@@ -81,22 +70,12 @@ def _rows_of(table: LakeContext, parts: Sequence[DataFile], spec: ReadSpec) -> p
     """The rows of all parts, with the numbers of these."""
     numbers = {part.path: at for at, part in enumerate(parts)}
     tables = []
-    for file in united([part for part in parts if not part.deletes]):
-        alike = [part for part in parts if read_alike(part) == read_alike(file)]
-        at = np.repeat([numbers[part.path] for part in alike], [part.rows or 0 for part in alike])
-        tables.append(_numbered(list(read_file(table.bucket, file, spec)), spec.columns, at))
-    for part in parts:
-        if part.deletes:
-            here = list(read_file(table.bucket, part, spec))
-            at = np.repeat(numbers[part.path], sum(each.num_rows for each in here))
-            tables.append(_numbered(here, spec.columns, at))
+    for group in read_alike(parts):
+        at = np.repeat([numbers[part.path] for part in group], [part.rows or 0 for part in group])
+        rows = pa.concat_tables(read_file(table.bucket, as_one(group), spec))
+        tables.append(rows.append_column(_PART, pa.array(at, pa.int64())))
     rows = pa.concat_tables(tables)
     return rows if len(tables) == 1 else rows.sort_by(_PART)
-
-
-def _numbered(tables: Sequence[pa.Table], columns: ColumnTypes, at: Any) -> pa.Table:
-    rows = pa.concat_tables(tables) if tables else arrow_schema(columns).empty_table()
-    return rows.append_column(_PART, pa.array(at, pa.int64()))
 
 
 def _file(
@@ -122,10 +101,9 @@ def _file(
         clocks = [part.clocks[0] for part in mine if part.clocks is not None]
         extra["clocks"] = [min(clocks), max(clocks)]
     rows = rows.drop_columns([_PART])
-    first = mine[0].path if mine else parts[0].path
-    path = "/".join([first, *([directory] if directory else []), "rows"])
-    size = rows.nbytes
-    return DataFile(path, size, parts[0].created_ms, {**extra, "rows": rows.num_rows, "inlined": rows})
+    path = "/".join([mine[0].path, *([directory] if directory else []), "rows"])
+    extra |= {"rows": rows.num_rows, "inlined": rows}
+    return DataFile(path, rows.nbytes, mine[0].created_ms, extra)
 
 
 def _newest(rows: pa.Table, parts: Sequence[DataFile], keys: KeySpec) -> pa.Table:

@@ -146,32 +146,31 @@ def _is_finer(kind: pa.DataType) -> bool:
     )
 
 
-def read_alike(part: DataFile) -> Hashable:
-    """What rows of a log share with those of other logs that are read as one with them."""
-    reads = tuple((name, tuple(own)) for name, own in sorted(part.reads.items()))
-    return tuple(part.inlined.columns.items()), reads, tuple(sorted(part.odd)), part.deletes
-
-
 def united(files: Sequence[DataFile]) -> list[DataFile]:
     """The files, and after them the rows of logs, those of logs that are read alike as of one: to read a thousand
     logs' rows then costs little more than a single one's."""
-    alike: dict[Hashable, list[DataFile]] = {}
-    found = []
-    for file in files:
-        if file.inlined is None:
-            found.append(file)
-        elif isinstance(file.inlined, InlinedRows):
-            alike.setdefault(read_alike(file), []).append(file)
-        else:
-            alike[file.path] = [file]
-    for parts in alike.values():
-        if len(parts) == 1:
-            found += parts
-            continue
-        rows = joined([part.inlined for part in parts])
-        extra = {**(parts[0].extra or {}), "rows": rows.count, "inlined": rows}
-        found.append(parts[0]._replace(size=sum(part.size for part in parts), extra=extra))
-    return found
+    parts = [file for file in files if isinstance(file.inlined, InlinedRows)]
+    rest = [file for file in files if not isinstance(file.inlined, InlinedRows)]
+    return [*rest, *(as_one(group) for group in read_alike(parts))]
+
+
+def read_alike(parts: Sequence[DataFile]) -> list[list[DataFile]]:
+    """Rows of logs, those together that have the same columns and are read in the same way."""
+    groups: dict[Hashable, list[DataFile]] = {}
+    for part in parts:
+        reads = tuple((name, tuple(own)) for name, own in sorted(part.reads.items()))
+        key = tuple(part.inlined.columns.items()), reads, tuple(sorted(part.odd)), part.deletes
+        groups.setdefault(key, []).append(part)
+    return list(groups.values())
+
+
+def as_one(parts: Sequence[DataFile]) -> DataFile:
+    """Rows of logs that are read alike, as those of one."""
+    if len(parts) == 1:
+        return parts[0]
+    rows = joined([part.inlined for part in parts])
+    extra = {**(parts[0].extra or {}), "rows": rows.count, "inlined": rows}
+    return parts[0]._replace(size=sum(part.size for part in parts), extra=extra)
 
 
 def lumps_of(bucket: Bucket, files: Sequence[DataFile]) -> list[list[DataFile]]:

@@ -26,7 +26,8 @@ import orjson
 
 from firn.errors import CorruptObjectError, UnsupportedError
 from firn.journal.inlined import ROWS, InlinedRows
-from firn.journal.model import ColumnTypes, DataFile
+from firn.journal.leaderless.format.layout import version_of
+from firn.journal.model import ColumnTypes, Commit, DataFile, with_clocks
 
 FORMAT_VERSION = 1  # frozen: the reference's `v`
 NOTES_VERSION = 1  # frozen: of everything under a "firn" key
@@ -95,10 +96,9 @@ def with_part(log: Log, key: str, *, clocked: bool) -> Log:
     the rows have the commit's clock."""
     if log.inlined is None:
         return log
-    extra: dict[str, Any] = {"rows": log.inlined.count, "inlined": log.inlined}
-    if clocked:
-        extra["clock"] = f"{log.name.removesuffix('.jsonl')}#000000"
-    return replace(log, files=(DataFile(key + ROWS, log.inlined_bytes, log.t, extra),))
+    extra = {"rows": log.inlined.count, "inlined": log.inlined}
+    commit = Commit("append", [DataFile(key + ROWS, log.inlined_bytes, log.t, extra)], clocked=clocked)
+    return replace(log, files=with_clocks(commit, version_of(log.name)))
 
 
 def encode(log: Log) -> bytes:
