@@ -42,7 +42,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "firn.alter.AlterResult",
             "firn.lake.results.AppendResult",
             "firn.lake.results.ChangeResult",
-            "firn.lake.maintain.merge_clauses.MergeClause",
+            "firn.lake.maintain.matching.clauses.MergeClause",
             "firn.lake.results.ForgetResult",
             "firn.lake.results.LostFile",
             "firn.lake.results.MendReport",

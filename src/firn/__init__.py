@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from firn.keyed.table import KeyedTable
     from firn.keyed.write.batch import WriteBatch
     from firn.keyed.write.writer import KeyedWriter
-    from firn.lake.maintain.merge_clauses import MergeClause
+    from firn.lake.maintain.matching.clauses import MergeClause
     from firn.lake.read.scan import Scan
     from firn.lake.results import (
         AppendResult,
@@ -208,7 +208,7 @@ _MODULES = (
     "firn.keyed.read.reads",
     "firn.keyed.table",
     "firn.keyed.write.writer",
-    "firn.lake.maintain.merge_clauses",
+    "firn.lake.maintain.matching.clauses",
     "firn.lake.results",
     "firn.lake.read.scan",
     "firn.lake.table",

@@ -13,8 +13,8 @@ import pytest
 import firn
 from firn.errors import CardinalityError
 from firn.journal.writer.journal import WriterJournal
-from firn.lake.maintain.merge_clauses import MergeClause
-from firn.lake.maintain.merge_source import Staging
+from firn.lake.maintain.matching.clauses import MergeClause
+from firn.lake.maintain.matching.source import Staging
 from firn.lake.table import LakeTable
 
 Row = dict[str, Any]

@@ -10,7 +10,7 @@ import pytest
 from firn.journal.agreement import Agreement
 from firn.journal.entries import Entries
 from firn.journal.leaderless.replay import replay
-from firn.lake.maintain import alter, maintenance
+from firn.lake.maintain import alter, delete
 from firn.lake.partition.bounds import PartitionBounds
 from firn.lake.partition.partition import PartitionSpec, directory_of, values_of
 from simulation.definitions import Program
@@ -61,8 +61,8 @@ def removes_directories(patch: pytest.MonkeyPatch) -> None:
 
 def deletes_by_shown_names(patch: pytest.MonkeyPatch) -> None:
     """A soft delete is kept over the columns as they are shown."""
-    original = maintenance.frozen
-    patch.setattr(maintenance, "frozen", lambda predicate, columns, reads=None: original(predicate, columns))
+    original = delete.frozen
+    patch.setattr(delete, "frozen", lambda predicate, columns, reads=None: original(predicate, columns))
 
 
 def forgets_into(patch: pytest.MonkeyPatch) -> None:

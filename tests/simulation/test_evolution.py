@@ -18,7 +18,7 @@ from firn.journal.leaderless.replay import replay
 from firn.journal.naming import Naming
 from firn.journal.writer.federation import union
 from firn.journal.writer.journal import WriterJournal
-from firn.lake.maintain import alteration, maintenance
+from firn.lake.maintain import alteration, delete, restore
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.prune.prune import Pruner
 from seeds import seeds
@@ -114,9 +114,9 @@ def shows_null_for_defaults(patch: pytest.MonkeyPatch) -> None:
 
 def deletes_by_shown_names(patch: pytest.MonkeyPatch) -> None:
     """Rule 7: a soft delete is kept over columns as they are called when it is made."""
-    original = maintenance.frozen
+    original = delete.frozen
     patch.setattr(
-        maintenance,
+        delete,
         "frozen",
         lambda predicate, columns, reads=None, defaults=None: original(predicate, columns, {}, {}),
     )
@@ -141,7 +141,7 @@ def chooses_definitions(patch: pytest.MonkeyPatch) -> None:
 
 def keeps_the_names_of_today(patch: pytest.MonkeyPatch) -> None:
     """Rule 22: a restore brings back rows, and no names."""
-    patch.setattr(maintenance, "_names_of_then", lambda past, present: {})
+    patch.setattr(restore, "_names_of_then", lambda past, present: {})
 
 
 def says_nothing_of_new_columns(patch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.replay import replay
 from firn.lake.definition.definition import LakeDefinition
-from firn.lake.maintain import change, maintenance
+from firn.lake.maintain import change, delete
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.table import LakeTable
 from firn.runner import InProcess, LocalRunner
@@ -85,7 +85,7 @@ def test_a_fold_that_loses_or_doubles_rows_is_noticed(rule: str, monkeypatch: py
         monkeypatch.setattr(change, "completed", lambda table, session, snapshot, change, also=(): change)
     elif rule == "files alone":  # are looked at by the verb
         monkeypatch.setattr(
-            maintenance,
+            delete,
             "placed",
             lambda table, snapshot, where=None: replace(snapshot, files=snapshot.objects),
         )

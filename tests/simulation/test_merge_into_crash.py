@@ -9,8 +9,8 @@ import pytest
 from firn.journal.leaderless import LeaderlessJournal
 from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import KeySpec
-from firn.lake.maintain import merge_source
-from firn.lake.maintain.merge_clauses import MergeClause
+from firn.lake.maintain.matching import source as merge_source
+from firn.lake.maintain.matching.clauses import MergeClause
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.table import LakeTable
 from firn.runner import InProcess, LocalRunner

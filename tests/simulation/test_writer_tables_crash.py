@@ -18,7 +18,7 @@ from firn.errors import ConflictError, FirnError, SnapshotTooOldError
 from firn.journal.writer.maintain.collect import collect
 from firn.journal.writer.maintain.prune import prune
 from firn.lake.definition.definition import LakeDefinition
-from firn.lake.maintain import merge_source
+from firn.lake.maintain.matching import source as merge_source
 from firn.lake.partition.partition import PartitionSpec
 from firn.runner import InProcess, LocalRunner
 from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, crash_points

@@ -9,7 +9,7 @@ import pytest
 
 import firn
 from firn.errors import CardinalityError
-from firn.lake.maintain.merge_source import StagedSource
+from firn.lake.maintain.matching.source import StagedSource
 from merge_oracle import check, left_over, noted_sources, stored
 from seeds import seeds
 

@@ -26,9 +26,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from firn.lake.maintain import alter as altering
-    from firn.lake.maintain import alteration, key_verbs, lost_files, maintenance, merge_clauses, retention
+    from firn.lake.maintain import alteration, key_verbs, lost_files, retention
+    from firn.lake.maintain import delete as deleting
+    from firn.lake.maintain import merge as merging
+    from firn.lake.maintain import overwrite as overwriting
+    from firn.lake.maintain import restore as restoring
+    from firn.lake.maintain import rewrite as rewriting
     from firn.lake.maintain.alter import ColumnConflict, TableDefinition
-    from firn.lake.maintain.merge_clauses import MergeClause
+    from firn.lake.maintain.matching import clauses as merge_clauses
+    from firn.lake.maintain.matching.clauses import MergeClause
     from firn.lake.results import AppendResult, ChangeResult, ForgetResult, Partition
     from firn.lake.write import append as appends
     from firn.lake.write import register as registered
@@ -36,12 +42,16 @@ else:  # reads don't need these
     alteration = DeferredModule("firn.lake.maintain.alteration")
     altering = DeferredModule("firn.lake.maintain.alter")
     appends = DeferredModule("firn.lake.write.append")
+    deleting = DeferredModule("firn.lake.maintain.delete")
     key_verbs = DeferredModule("firn.lake.maintain.key_verbs")
     lost_files = DeferredModule("firn.lake.maintain.lost_files")
-    maintenance = DeferredModule("firn.lake.maintain.maintenance")
-    merge_clauses = DeferredModule("firn.lake.maintain.merge_clauses")
+    merge_clauses = DeferredModule("firn.lake.maintain.matching.clauses")
+    merging = DeferredModule("firn.lake.maintain.merge")
+    overwriting = DeferredModule("firn.lake.maintain.overwrite")
     registered = DeferredModule("firn.lake.write.register")
+    restoring = DeferredModule("firn.lake.maintain.restore")
     retention = DeferredModule("firn.lake.maintain.retention")
+    rewriting = DeferredModule("firn.lake.maintain.rewrite")
 
 At = str | int | datetime | None
 Size = int | str
@@ -290,7 +300,7 @@ class LakeTable:
 
         Cost: that of an append, plus the lock (1 GET + 2 PUTs) and 3 PUTs to publish.
         """
-        return maintenance.overwrite(self.context, data, where=where, partitions=partitions, dry_run=dry_run)
+        return overwriting.overwrite(self.context, data, where=where, partitions=partitions, dry_run=dry_run)
 
     def register(self, paths: str | Sequence[str]) -> AppendResult:
         """Make existing Parquet files of the bucket part of the table, without rewriting them.
@@ -526,7 +536,7 @@ class LakeTable:
         Cost: 1 LIST + 1 GET a log; 1 GET a source file (ranged ones for large files), 1 PUT a merged one;
         the lock, 1 GET + 2 PUTs and a renewal every third of the lease; 3 PUTs to publish.
         """
-        return maintenance.merge(
+        return merging.merge(
             self.context,
             target_size=target_size,
             partitions=partitions,
@@ -563,7 +573,7 @@ class LakeTable:
         Cost: the lock and 3 PUTs to publish; copy-on-write also 1 GET a file that may match (ranged ones for
         large files), and 1 PUT a file that did; on a table with a key a scan of the rows, and 1 PUT a partition.
         """
-        return maintenance.delete(self.context, where, soft=soft, dry_run=dry_run)
+        return deleting.delete(self.context, where, soft=soft, dry_run=dry_run)
 
     def rewrite(
         self,
@@ -582,7 +592,7 @@ class LakeTable:
         All or nothing: the log is written after every part. A file that keeps no row becomes an empty one.
         Rows that soft deletes took aren't seen, and aren't in what is written.
         """
-        return maintenance.rewrite(self.context, query, partitions=partitions, dry_run=dry_run)
+        return rewriting.rewrite(self.context, query, partitions=partitions, dry_run=dry_run)
 
     def remove_partitions(
         self, where: str | Sequence[Partition | Mapping[str, Any]], *, dry_run: bool = False
@@ -592,7 +602,7 @@ class LakeTable:
         Args:
             where: a predicate over partition values, like `date_month < '2001-02'`, or a list of partitions.
         """
-        return maintenance.remove_partitions(self.context, where, dry_run=dry_run)
+        return deleting.remove_partitions(self.context, where, dry_run=dry_run)
 
     def expire(self, older_than: Duration | None = None, *, dry_run: bool = False) -> ChangeResult:
         """Remove partitions of a time whose end is older than `older_than`, or than the table's `retention`
@@ -639,7 +649,7 @@ class LakeTable:
         Raises:
             SnapshotTooOldError: files of that version are gone, or may be going.
         """
-        return maintenance.restore(self.context, at, dry_run=dry_run)
+        return restoring.restore(self.context, at, dry_run=dry_run)
 
     def sweep(
         self,

@@ -14,7 +14,7 @@ from firn.errors import InvalidInputError, NotFoundError, TableNotFoundError, Un
 from firn.journal.columns import is_cast
 from firn.journal.typenames import quoted
 from firn.kinds import KINDS
-from firn.lake.maintain.merge_clauses import MergeClause
+from firn.lake.maintain.matching.clauses import MergeClause
 from firn.names import fold
 from firn.predicate.parameters import with_values
 from firn.predicate.select import shown

@@ -174,7 +174,7 @@ def test_ctrl_c_in_a_merge_leaves_the_table_as_it_was(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("firn.lake.maintain.maintenance.merge_task", interrupt)
+        patched.setattr("firn.lake.maintain.merge.merge_task", interrupt)
         assert run("merge", tmp_path / "flights").code == 130
     assert len(table.snapshot().files) == len(ROWS)
     assert done("merge", tmp_path / "flights", "--json").json["files_added"] == 3

@@ -27,10 +27,10 @@ from firn.journal.leaderless.maintain import session
 from firn.journal.leaderless.maintain.session import MaintenanceSession
 from firn.lake.definition.definition import LakeDefinition
 from firn.lake.maintain import change, merge_into
-from firn.lake.maintain.match_files import deciding_columns
-from firn.lake.maintain.matching import CLAUSE, ROW, SOURCE_ROW, Matching
-from firn.lake.maintain.merge_clauses import MergeClause, When
-from firn.lake.maintain.merge_source import MergeSource, SourceInMemory, Staging
+from firn.lake.maintain.matching.clauses import MergeClause, When
+from firn.lake.maintain.matching.files import deciding_columns
+from firn.lake.maintain.matching.matching import CLAUSE, ROW, SOURCE_ROW, Matching
+from firn.lake.maintain.matching.source import MergeSource, SourceInMemory, Staging
 from firn.lake.maintain.tasks import TaskResult
 from firn.lake.table import LakeTable
 from firn.runner import InProcess, LocalRunner

@@ -16,8 +16,8 @@ from firn.clock import SystemClock
 from firn.errors import AppendExpiredError, CardinalityError, InvalidInputError
 from firn.journal.leaderless.journal import LeaderlessJournal
 from firn.journal.writer.format.layout import WriterLayout
-from firn.lake.maintain import merge_source
-from firn.lake.maintain.merge_source import StagedSource, Staging
+from firn.lake.maintain.matching import source as merge_source
+from firn.lake.maintain.matching.source import StagedSource, Staging
 from firn.lake.maintain.rebuild import rebuild
 from firn.lake.table import LakeTable
 from firn.runner import LocalRunner

@@ -442,7 +442,7 @@ def test_any_and_all_rewrite(where: str) -> None:
 def test_any_and_all_that_were_kept_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = make(str(tmp_path))
     table.append(NUMBERS)
-    monkeypatch.setattr("firn.lake.maintain.maintenance.can_be_kept", lambda predicate: True)
+    monkeypatch.setattr("firn.lake.maintain.delete.can_be_kept", lambda predicate: True)
     assert table.delete("k = ANY([1, 3])").files_marked == 1
     assert rows(table) == [NUMBERS[1], NUMBERS[3]]
     assert list(firn.connect(str(tmp_path), writer="w").sql("FROM t")) == [NUMBERS[1], NUMBERS[3]]

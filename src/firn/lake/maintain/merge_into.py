@@ -25,8 +25,22 @@ from firn.journal.model import ColumnTypes, DataFile, Session, Snapshot
 from firn.lake.context import LakeContext
 from firn.lake.definition.keys import DELETED, HIDDEN, KeySpec
 from firn.lake.maintain.change import FileChange, by_owner, nothing, publish, rewritten, run_tasks
-from firn.lake.maintain.match_files import deciding_columns, equal_columns, looked_at, may_match, source_keys
-from firn.lake.maintain.matching import (
+from firn.lake.maintain.matching.binding import (
+    check_bound,
+    equal_condition,
+    named_clause,
+    refuse_own_names,
+    settable,
+)
+from firn.lake.maintain.matching.clauses import MergeClause
+from firn.lake.maintain.matching.files import (
+    deciding_columns,
+    equal_columns,
+    looked_at,
+    may_match,
+    source_keys,
+)
+from firn.lake.maintain.matching.matching import (
     CLAUSE,
     ROW,
     MatchContext,
@@ -35,15 +49,7 @@ from firn.lake.maintain.matching import (
     match_task,
     numbered,
 )
-from firn.lake.maintain.merge_binding import (
-    check_bound,
-    equal_condition,
-    named_clause,
-    refuse_own_names,
-    settable,
-)
-from firn.lake.maintain.merge_clauses import MergeClause
-from firn.lake.maintain.merge_source import (
+from firn.lake.maintain.matching.source import (
     SOURCE_ROW,
     Staging,
     counted,

@@ -8,7 +8,7 @@ from datetime import timedelta
 from firn.errors import InvalidInputError
 from firn.journal.model import Snapshot
 from firn.lake.context import LakeContext
-from firn.lake.maintain.maintenance import remove_partitions
+from firn.lake.maintain.delete import remove_partitions
 from firn.lake.read.placed import placed
 from firn.lake.results import ChangeResult, Partition
 from firn.units import parse_duration

@@ -43,7 +43,7 @@ from firn.names import fold
 from firn.predicate.predicate import outline
 
 if TYPE_CHECKING:
-    from firn.lake.maintain.matching import Matching
+    from firn.lake.maintain.matching.matching import Matching
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Write a Spark DataFrame as files of a table: each partition's rows go to the bucket from its Python worker.
 
-Nothing here commits: `firn.lake.write.append` and `firn.lake.maintain.maintenance` do, with the files that successful
-task attempts returned. No log names the files of failed or doubled attempts, and sweep deletes them.
+Nothing here commits: `firn.lake.write.append` and the verbs of `firn.lake.maintain` do, with the files that
+successful task attempts returned. No log names the files of failed or doubled attempts, and sweep deletes them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.columns import of_text
 from firn.journal.model import ColumnTypes, KnownColumns, Namer, Snapshot
 from firn.lake.context import LakeContext, Written
-from firn.lake.maintain.merge_source import staging_spec
+from firn.lake.maintain.matching.source import staging_spec
 from firn.lake.write.append import agreed_columns
 from firn.lake.write.write import WriteSpec, write_batches
 from firn.names import fold

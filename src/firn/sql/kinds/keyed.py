@@ -15,7 +15,7 @@ from firn.keyed.maintain.alter import definition_now
 from firn.keyed.table import KeyedTable
 from firn.keyed.write.batch import WriteBatch
 from firn.keyed.write.writer import KeyedWriter
-from firn.lake.maintain.merge_clauses import MergeClause
+from firn.lake.maintain.matching.clauses import MergeClause
 from firn.names import fold
 from firn.predicate.select import shown
 from firn.sql.kinds.kind import SourceRows, SqlKind, Target, refuse_lake_clauses

@@ -14,7 +14,7 @@ from firn.alter import AlterResult
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes
 from firn.kinds import part_of
-from firn.lake.maintain.merge_clauses import MergeClause
+from firn.lake.maintain.matching.clauses import MergeClause
 from firn.names import fold
 from firn.predicate.select import shown
 from firn.sql.in_process import DuckQuery

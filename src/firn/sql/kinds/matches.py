@@ -15,7 +15,7 @@ import pyarrow as pa
 from firn.arrow.pyvalues import python_rows
 from firn.errors import CardinalityError, InvalidInputError
 from firn.journal.typenames import quoted
-from firn.lake.maintain.merge_clauses import MergeClause
+from firn.lake.maintain.matching.clauses import MergeClause
 from firn.names import fold
 from firn.predicate.select import shown
 from firn.sql.kinds.kind import Target, placed

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.typenames import quoted
-from firn.lake.maintain.merge_clauses import MergeClause, When
+from firn.lake.maintain.matching.clauses import MergeClause, When
 from firn.names import fold
 from firn.predicate.select import shown
 from firn.predicate.words import WordReader, words

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from firn.journal.typenames import quoted
-from firn.lake.maintain.merge_clauses import MergeClause
+from firn.lake.maintain.matching.clauses import MergeClause
 from firn.predicate.parameters import literal
 
 

@@ -19,8 +19,8 @@ from firn.errors import InvalidInputError
 from firn.journal.columns import is_cast
 from firn.journal.model import ColumnTypes, DataFile
 from firn.journal.typenames import quoted
-from firn.lake.maintain.merge_clauses import Action, MergeClause, When, named_columns
-from firn.lake.maintain.merge_source import SOURCE_ROW, MergeSource, SourceInMemory, counted
+from firn.lake.maintain.matching.clauses import Action, MergeClause, When, named_columns
+from firn.lake.maintain.matching.source import SOURCE_ROW, MergeSource, SourceInMemory, counted
 from firn.lake.read.decode import ReadSpec
 from firn.lake.read.read import read_files
 from firn.lake.write.checks import NO_CHECKS, Checks

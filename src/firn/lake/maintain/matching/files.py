@@ -15,8 +15,8 @@ from firn.arrow.types import arrow_schema, columns_of
 from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes, DataFile, Snapshot
 from firn.journal.typenames import quoted
-from firn.lake.maintain.matching import Matching
-from firn.lake.maintain.merge_clauses import named_columns
+from firn.lake.maintain.matching.clauses import named_columns
+from firn.lake.maintain.matching.matching import Matching
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.prune.prune import Pruner
 from firn.names import fold

@@ -12,9 +12,9 @@ from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes, Snapshot
 from firn.journal.typenames import quoted
 from firn.lake.context import LakeContext
-from firn.lake.maintain.matching import CLAUSE, ROW, Matching, numbered
-from firn.lake.maintain.merge_clauses import MergeClause
-from firn.lake.maintain.merge_source import SOURCE_ROW, MergeSource, SourceInMemory
+from firn.lake.maintain.matching.clauses import MergeClause
+from firn.lake.maintain.matching.matching import CLAUSE, ROW, Matching, numbered
+from firn.lake.maintain.matching.source import SOURCE_ROW, MergeSource, SourceInMemory
 from firn.names import fold
 from firn.predicate.select import check_expression
 
