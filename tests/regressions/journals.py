@@ -43,10 +43,15 @@ class Before:
 
 
 def journal_on(
-    store: SimStore, name: str = "client", *, plan: FaultPlan | None = None, skew_ms: int = 0
+    store: SimStore,
+    name: str = "client",
+    *,
+    plan: FaultPlan | None = None,
+    skew_ms: int = 0,
+    windowed: bool = False,
 ) -> LeaderlessJournal:
     bucket = store.bucket(name, plan=plan, skew_ms=skew_ms)
-    return journal_of(bucket, bucket.clock)
+    return journal_of(bucket, bucket.clock, windowed=windowed)
 
 
 def append(journal: LeaderlessJournal, ids: Sequence[int], partition: str = "p=a") -> DataFile:

@@ -43,7 +43,7 @@ NOTHING_DONE = (StoreUnavailableError, LockHeldError, LockLostError)
 
 class Clients:
     """The programs of one world. `pace` stretches all their pauses; `inline` is the part of the appends whose rows
-    stand in their logs."""
+    stand in their logs. `hasty` sweepers take all that is dead at once."""
 
     def __init__(
         self,
@@ -55,7 +55,10 @@ class Clients:
         pace: float = 1.0,
         lock_of: Callable[[SimClient], ExclusiveLock] | None = None,
         inline: float = 0.0,
+        windowed: bool = False,
+        hasty: bool = False,
     ) -> None:
+        self.windowed, self.hasty = windowed, hasty
         self.model, self.settings, self.rounds = model, settings, rounds
         self.twins, self.pace, self.lock_of, self.inline = twins, pace, lock_of, inline
 
@@ -68,7 +71,7 @@ class Clients:
 
     def journal(self, client: SimClient) -> LeaderlessJournal:
         lock = None if self.lock_of is None else self.lock_of(client)
-        return journal_of(client.bucket, client.clock, self.settings, lock)
+        return journal_of(client.bucket, client.clock, self.settings, lock, windowed=self.windowed)
 
     def rest(self, client: SimClient, seconds: float) -> None:
         client.clock.sleep(client.random.random() * seconds * self.pace)
@@ -262,9 +265,10 @@ class Clients:
         for _ in range(max(1, self.rounds // 2)):
             self.rest(client, 4000)
             s = self.settings
+            grace_ms = 0 if self.hasty else s.grace_ms
             try:
                 report = next(journals).sweep(
-                    grace_ms=s.grace_ms, orphan_age_ms=s.orphan_age_ms, margin=True, dry_run=False
+                    grace_ms=grace_ms, orphan_age_ms=s.orphan_age_ms, margin=not self.hasty, dry_run=False
                 )
                 self.model.happened["sweep"] += bool(report.data_files or report.logs or report.orphans)
             except (*NOTHING_DONE, OutcomeUnknownError):
@@ -298,6 +302,8 @@ class Clients:
                 client.name, snapshot, rows, now=True, from_ms=asked, until_ms=listed, before=witnessed
             )
             began = client.clock.monotonic() - (client.time.now_ms - asked) / 1000
+            if self.hasty:  # older versions may be gone at any time
+                continue
             self._again(client, journal if rng.random() < 0.5 else next(journals), snapshot, began, witnessed)
 
     def _again(

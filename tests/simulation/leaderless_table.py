@@ -22,11 +22,22 @@ PARTITIONS = ("p=a", "p=b")
 
 
 def journal_of(
-    bucket: Bucket, clock: Clock, settings: LeaderlessSettings = SETTINGS, lock: ExclusiveLock | None = None
+    bucket: Bucket,
+    clock: Clock,
+    settings: LeaderlessSettings = SETTINGS,
+    lock: ExclusiveLock | None = None,
+    *,
+    windowed: bool = False,
 ) -> LeaderlessJournal:
     """A process's journal, without threads."""
     return LeaderlessJournal(
-        bucket, PREFIX, settings=settings, clock=clock, lock=lock, renew_in_background=False
+        bucket,
+        PREFIX,
+        settings=settings,
+        clock=clock,
+        lock=lock,
+        renew_in_background=False,
+        windowed=windowed,
     )
 
 

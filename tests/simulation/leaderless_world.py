@@ -40,7 +40,8 @@ class Shape:
     `faults` scales all rates, `stalls` those of sleeping clients and of puts that land late. `skew_ms` is how far
     clocks may be off, `appenders_off_ms` those of appenders if it is another. `page_size` None draws one.
     `conditional=False` is a store without conditional puts, under a lock from outside. `pace` stretches
-    pauses. `inline` is the part of the appends whose rows stand in their logs.
+    pauses. `inline` is the part of the appends whose rows stand in their logs. In a `windowed` world views build on
+    earlier ones, and each log lands within Z of its being sent or never. `hasty` sweepers take all that is dead.
     """
 
     appenders: int = 4
@@ -63,14 +64,18 @@ class Shape:
     pace: float = 1.0
     orphan_age_ms: int = 2 * HOUR
     inline: float = 0.0
+    windowed: bool = False
+    hasty: bool = False
+
+
+def _is_late_log(call: Call, fault: Fault) -> bool:
+    return fault.kind in ("delayed", "duplicated", "retried") and "/_log/" in call.key
 
 
 def _lands_in_time(call: Call, fault: Fault) -> bool:
     """The log of an append lands within Z of its being sent or never, conditional or not, and so does that of a
     restore. Other conditional puts are as late as they like."""
-    if fault.kind not in ("delayed", "duplicated", "retried") or "/_log/" not in call.key:
-        return False
-    return "_m_" not in call.key or call.client.startswith("restore")
+    return _is_late_log(call, fault) and ("_m_" not in call.key or call.client.startswith("restore"))
 
 
 def build(
@@ -90,6 +95,7 @@ def build(
     backing: SimStore | Bucket
     if store is None:
         watched = number % 4 == 0 if watch is None else watch
+        watched = watched and not shape.hasty  # which deletes what died just now
         options = {
             "page_size": page_size,
             "etags": rng.choice(["content", "counter"]),
@@ -113,6 +119,8 @@ def build(
         pace=shape.pace,
         lock_of=None if service is None else service.of,
         inline=shape.inline,
+        windowed=shape.windowed,
+        hasty=shape.hasty,
     )
     streams = [StreamReader(clients, limit=shape.stream_limit) for _ in range(shape.streams)]
 
@@ -176,7 +184,7 @@ def _faults(
         stall_s=3 * settings.grace_ms / 1000,
         spare=spare,
     )
-    return LandsInTime(faults, longest, bounded=_lands_in_time)
+    return LandsInTime(faults, longest, bounded=_is_late_log if shape.windowed else _lands_in_time)
 
 
 def _final(

@@ -191,8 +191,8 @@ def age_from_the_stamp(patch: pytest.MonkeyPatch) -> None:
 def no_margin_for_skew(patch: pytest.MonkeyPatch) -> None:
     planned = cleanup.plan_cleanup
 
-    def plan(state: Any, listed: Any, *, before_ms: int) -> cleanup.CleanupPlan:
-        return planned(state, listed, before_ms=before_ms + 120_000)
+    def plan(state: Any, listed: Any, *, before_ms: int, **more: Any) -> cleanup.CleanupPlan:
+        return planned(state, listed, before_ms=before_ms + 120_000, **more)
 
     patch.setattr(sweep, "plan_cleanup", plan)
     patch.setattr(leaderless_table, "plan_cleanup", plan)
@@ -333,8 +333,8 @@ def get_before_the_list_ends(patch: pytest.MonkeyPatch) -> None:
         def __init__(self, bucket: Bucket) -> None:
             self.bucket, self.early = bucket, dict[str, Any]()
 
-        def list(self, prefix: str) -> Any:
-            listing = self.bucket.list(prefix)
+        def list(self, prefix: str, *, after: str | None = None) -> Any:
+            listing = self.bucket.list(prefix, after=after)
             if not prefix.endswith("_log/") or len(listing.objects) < 2:
                 return listing
             half = listing.objects[: len(listing.objects) // 2]
@@ -377,7 +377,7 @@ def checkpoint_beyond_the_list(patch: pytest.MonkeyPatch) -> None:
 
     def trusting(self: loader.LogLoader, **options: Any) -> loader.Loaded:
         loaded = load(self, **options)
-        bodies = checkpoint.read(self.bucket, self.layout.checkpoint_key)
+        bodies = checkpoint.read(self.bucket, self.layout).bodies
         known = {log.name for log in loaded.logs}
         more = [
             (name, body, name) for (name, _), body in bodies.items() if name not in {*known, *loaded.listed}
@@ -385,7 +385,7 @@ def checkpoint_beyond_the_list(patch: pytest.MonkeyPatch) -> None:
         listed = {name: ObjectInfo(self.layout.log_key(name), len(body), "", 0) for name, body, _ in more}
         if options.get("bound") is not None:
             return loaded
-        return loader.Loaded((*loaded.logs, *decode_many(more)), {**loaded.listed, **listed})
+        return replace(loaded, logs=(*loaded.logs, *decode_many(more)), listed={**loaded.listed, **listed})
 
     patch.setattr(loader.LogLoader, "load", trusting)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 
 from firn.errors import FirnError
 from firn.journal.leaderless.format.codec import Log, encode
@@ -146,3 +147,43 @@ def late_append_below_a_merge() -> None:
     merge(slow_one)
     files = fast.stream().start().files  # which reads every log
     assert sorted(i for file in files for i in rows_of(fast, file)) == [1, 2]
+
+
+def cleaned_while_the_list_went_on() -> None:
+    """Rule 23: a reader with an earlier view stalls in its LIST; what replaced its logs is taken back meanwhile."""
+    store = SimStore()
+    other = journal_on(store, "other", windowed=True)
+    append(other, [1])
+    append(other, [2])
+    pass_time(other, 700)
+
+    def merge_and_clean() -> None:
+        merge(other)
+        pass_time(other, GRACE_AND_MARGIN_S)
+        clean(other)
+
+    plan = Before(lambda call: looked and call.verb == "list", merge_and_clean)
+    looked: list[bool] = []
+    reader = journal_on(store, "reader", plan=plan, windowed=True)
+    assert rows(reader) == [1, 2]
+    looked.append(True)
+    assert rows(reader) == [1, 2]
+    assert plan.done
+
+
+def published_long_after_its_stamp() -> None:
+    """Rule 21: a holder stalls before it publishes; its log lands under a name that readers don't list any more."""
+    store = SimStore()
+    other = journal_on(store, "other", windowed=True)
+    file = append(other, [1])
+
+    def look() -> None:
+        append(other, [2])
+        pass_time(other, 1000)
+        assert rows(other) == [1, 2]
+
+    plan = Before(lambda call: call.verb == "put_if_match" and call.key.endswith("lock.json"), look)
+    with suppress(FirnError):
+        remove(journal_on(store, "holder", plan=plan, windowed=True), [file])
+    assert plan.done
+    assert rows(other) == rows(journal_on(store, "new", windowed=True))

@@ -34,6 +34,11 @@ SHAPES: dict[str, Shape] = {
     "calm": Shape(faults=0, page_size=1),
     # Rows that stand in their logs.
     "inlined": Shape(appenders=6, mergers=2, removers=2, restorers=1, cleaners=2, rounds=5, inline=0.7),
+    # Views that build on earlier ones, and on checkpoints.
+    "windows": Shape(appenders=6, mergers=3, removers=2, restorers=1, cleaners=3, sweepers=1, readers=5, streams=0,
+                     checkpointers=3, rounds=6, stalls=2, inline=0.3, windowed=True),
+    "hasty": Shape(appenders=5, mergers=3, removers=1, restorers=1, cleaners=1, sweepers=4, readers=5, streams=0,
+                   checkpointers=3, rounds=6, inline=0.3, windowed=True, hasty=True),
     # Clocks that are an hour off: such appenders are refused, and nothing is lost.
     "wrong-clocks": Shape(appenders_off_ms=HOUR),
     # A store without conditional puts, under a lock from outside: safe as long as nobody stalls.

@@ -9,6 +9,7 @@ import pytest
 
 from simulation import mutations as without
 from simulation import scenarios
+from simulation import window_mutations as windows
 from simulation.leaderless_world import build
 from simulation.mutations import Mutation
 from simulation.noticed import a_scenario_must_notice, must_be_noticed
@@ -60,6 +61,11 @@ CASES = [
     Case("rows in logs: end with the log", without.rows_outlive_their_log, "inlined"),
     Case("rows in logs: all are written", without.leave_rows_of_other_partitions, "inlined"),
     Case("rows in logs: a merge spares others", without.merge_logs_with_rows, "inlined"),
+    Case("22 the clock before the LIST", windows.clock_after_the_list, "windows"),
+    Case("22 all that landed late", windows.no_window, "windows"),
+    Case("23 for a time", windows.build_on_any_view, "windows"),
+    Case("23 replaced logs end", windows.keep_replaced_logs, "windows"),
+    Case("25 tombstones stay", windows.forget_tombstones_early, "hasty"),
 ]
 
 
@@ -86,6 +92,8 @@ SCENARIOS: list[tuple[Mutation, Callable[[], None]]] = [
         without.no_second_list,
         scenarios.checkpointed.test_a_cleaned_log_from_the_checkpoint_is_as_new_as_one_from_the_store,
     ),
+    (windows.publish_at_any_time, scenarios.published_long_after_its_stamp),
+    (windows.look_at_the_age_before_the_list, scenarios.cleaned_while_the_list_went_on),
 ]
 
 

@@ -448,7 +448,7 @@ def test_a_checkpoint_that_says_something_else_than_the_logs(log: firn.LakeTable
     from firn.journal.leaderless.replay import checkpoint
 
     (info, *_) = log.bucket.list("flights/_log/").objects
-    body = checkpoint.encode([(info.key.rpartition("/")[2], info.etag, b"{}")])
+    body = checkpoint.encode_all([(info.key.rpartition("/")[2], info.etag, b"{}")])
     log.bucket.put("flights/_firn/checkpoint.bin", body)
     (told,) = log_problems(log)
     assert "it holds other bytes of the log" in told.what

@@ -245,7 +245,7 @@ def test_a_sweep_leaves_no_deleted_row_in_the_checkpoint(table: LakeTable) -> No
     journal = table.journal
     assert isinstance(journal, LeaderlessJournal)
     blob = table.bucket.get(journal.layout.checkpoint_key)
-    assert not any(b"p-1" in body for body in checkpoint.decode(blob.data, where="").values())
+    assert not any(b"p-1" in body for body in checkpoint.decode(blob.data, where="").bodies.values())
     assert sorted(table.scan().to_arrow()["who"].to_pylist()) == ["p-0", "p-2"]
     for info in table.bucket.list("").objects:
         assert b"p-1" not in table.bucket.get(info.key).data, info.key

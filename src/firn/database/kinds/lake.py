@@ -114,7 +114,8 @@ class LakeTables(TableKind[LakeOptions, LakeDefinition, LakeTable]):
         if keys is not None and properties.get("shared"):
             raise InvalidInputError(f"{name} can't be shared with the reference, which knows no keys.")
         order = parse_order(asked.sort_by or (keys.key if keys is not None else ()), columns)
-        return LakeDefinition(name, "lake", journal, columns, spec, order, properties, keys=keys)
+        described = LakeDefinition(name, "lake", journal, columns, spec, order, properties, keys=keys)
+        return replace(described, windowed=described.needs_window)
 
     def vacate(self, definition: LakeDefinition, names: TableNames) -> Vacant:
         if definition.journal == "writer":
@@ -165,6 +166,7 @@ class LakeTables(TableKind[LakeOptions, LakeDefinition, LakeTable]):
             undefined=undefined,
             generation=definition.generation,
             shared=definition.shared,
+            windowed=definition.windowed,
             times=definition.time_entries,
             read_times=partial(read_times, self.bucket, prefix) if definition.shared else None,
         )

@@ -11,7 +11,7 @@ import orjson
 
 from firn.errors import FirnError
 from firn.inspect.dump import catalog, keyed
-from firn.inspect.dump.decoded import SHOWN_BYTES, Decoded, Read, excerpt, when
+from firn.inspect.dump.decoded import SHOWN_BYTES, Decoded, Read, excerpt, moment, when
 from firn.inspect.dump.footer import decode_parquet
 from firn.journal.leaderless.format import codec
 from firn.journal.leaderless.replay import checkpoint
@@ -36,7 +36,9 @@ def decode_object(name: str, size: int, read: Read) -> Decoded:
     if (kind := catalog.kind_of(name, head)) is not None:
         return catalog.decode_framed(kind, read(0, size))
     data = read(0, size)
-    if head[:8] == checkpoint.MAGIC or re.search(r"_firn(~[0-9]+)?/checkpoint\.bin$", name):
+    if head[:8] in (checkpoint.MAGIC, checkpoint.MAGIC_OF_ALL) or re.search(
+        r"_firn(~[0-9]+)?/checkpoint\.bin$", name
+    ):
         return _checkpoint(data)
     if re.search(r"(^|/)_log(~\d+)?/[^/]+\.jsonl$", name) or _looks_like_log(data):
         return _log(name, data)
@@ -258,12 +260,18 @@ def _checkpoint(data: bytes) -> Decoded:
     found.fields["checksum"] = f"{crc}" + ("" if crc == actual else f", but the rest has {actual}")
     found.fields["bytes unpacked"] = size
     try:
-        bodies = checkpoint.decode(data, where="the object")
+        held = checkpoint.decode(data, where="the object")
     except FirnError as error:
         found.problems.append(f"readers ignore it: {error}")
         return found
-    found.fields["logs"] = len(bodies)
+    found.fields["logs"] = len(held.bodies)
+    if held.basis is not None:
+        found.fields["of"] = moment(held.basis.at_ms)
+        found.fields["window"] = f"{held.basis.window_ms / 1000:g} s"
+        found.fields["lists from"] = held.basis.start
     found.sections["logs it holds"] = [
-        f"{name}  etag {etag}  {len(body):,} bytes" for (name, etag), body in bodies.items()
+        f"{name}  etag {etag}  {len(body):,} bytes" for (name, etag), body in held.bodies.items()
     ]
+    if held.basis is not None and held.basis.replaced:
+        found.sections["logs that others replace"] = sorted(held.basis.replaced)
     return found

@@ -17,7 +17,7 @@ from firn.inspect.fsck.files import Expected, altered_columns, check_files
 from firn.inspect.fsck.findings import Finding, Findings, TableCheck, conflicts, of_error, shared_names, shown
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.append import claimed_log
-from firn.journal.leaderless.format.codec import Log, decode, with_part
+from firn.journal.leaderless.format.codec import Log, decode, replaced_names, with_part
 from firn.journal.leaderless.format.layout import parse_log_name
 from firn.journal.leaderless.maintain.lease import LockState
 from firn.journal.leaderless.replay import checkpoint
@@ -208,18 +208,27 @@ def _checkpoint(journal: LeaderlessJournal, bodies: Bodies, logs: Sequence[Log],
         found.problem(bucket.uri(key), of_error(bucket.uri(key), error).what, remedy)
         return
     found.count("checkpoints", 1)
-    for (name, etag), body in held.items():
+    for (name, etag), body in held.bodies.items():
         if (name, etag) in bodies and bodies[name, etag] != body:
             found.problem(bucket.uri(key), f"it holds other bytes of the log {name} than the log has", remedy)
     there = {name for name, _ in bodies}
     newest = max((log.order for log in logs), default=(0, ""))
-    for (name, _), body in held.items():
+    for (name, _), body in held.bodies.items():
         # Cleanup deletes logs that a later one replaces, so never the newest.
         if name not in there and _is_commit(name, body, after=newest):
             found.problem(
                 bucket.uri(journal.layout.log_key(name)),
                 "it is gone, was newer than every log that is left, and the checkpoint still has it",
                 "Copy it back from a backup or an older version of the object, or out of the checkpoint",
+            )
+    if held.basis is None:
+        return
+    carried, basis = replaced_names(logs), held.basis
+    for log in logs:
+        known = log.name < basis.start or log.name in basis.replaced
+        if known and log.name not in basis.logs and log.name not in carried:
+            found.problem(
+                bucket.uri(key), f"it passes over the log {log.name}, which no other replaces", remedy
             )
 
 

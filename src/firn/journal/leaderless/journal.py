@@ -11,9 +11,9 @@ from firn.journal.leaderless.format.layout import TableLayout, parse_log_name
 from firn.journal.leaderless.maintain.session import MaintenanceSession, exclusive
 from firn.journal.leaderless.maintain.sweep import sweep
 from firn.journal.leaderless.replay import damaged_logs
+from firn.journal.leaderless.replay.checkpoint_writer import write_checkpoint
 from firn.journal.leaderless.replay.damaged_logs import DamagedLog, SortedLogs
 from firn.journal.leaderless.replay.horizon import read_horizon, replace_horizon
-from firn.journal.leaderless.replay.loader import write_checkpoint
 from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.leaderless.stream import LeaderlessStream
 from firn.journal.model import KnownColumns, Namer, SweepReport
@@ -25,7 +25,7 @@ class LeaderlessJournal(TableLog):
 
     def checkpoint(self) -> int:
         """Write a replay cache; the number of logs it covers."""
-        return write_checkpoint(self.loader)
+        return write_checkpoint(self)
 
     def mend_horizon(self, *, dry_run: bool) -> str | None:
         """Write the record of sweeps anew where it is damaged: no version before the newest maintenance log can be

@@ -73,8 +73,7 @@ def _after(
 
 def _landing_ms(table: TableLog) -> int:
     """How long after its time an append may appear, by any clock."""
-    s = table.lasting()
-    return s.retry_window_ms + s.landing_delay_ms + 2 * s.max_skew_ms
+    return table.lasting().landing_ms
 
 
 def _longest_rest_ms(table: TableLog) -> int:

@@ -18,6 +18,7 @@ from firn.journal.definition import create_object, read_object
 from firn.journal.entries import (
     CHECK,
     COMMENT,
+    FEATURE,
     PARTITION,
     PROPERTY,
     SORT_BY,
@@ -26,6 +27,7 @@ from firn.journal.entries import (
     TYPE,
     Entries,
 )
+from firn.journal.leaderless.format.codec import WINDOW
 from firn.journal.leaderless.format.settings import PROPERTIES as LEADERLESS_PROPERTIES
 from firn.journal.leaderless.format.settings import LeaderlessSettings
 from firn.journal.model import ColumnTypes
@@ -47,7 +49,7 @@ FORMAT_VERSION = 1  # frozen
 KEYED_FORMAT_VERSION = 2  # frozen: of tables with a key, which earlier versions would show each version of
 FEATURES_FORMAT_VERSION = 5  # frozen: with `features`, which a version that doesn't know them refuses by name
 GENERATION = "generation"  # frozen: directories end in `~` and the generation
-FEATURES = frozenset((GENERATION, "definition"))
+FEATURES = frozenset((GENERATION, "definition", WINDOW))
 """Those that a lake table's definition may have."""
 
 TABLE_PROPERTIES = {
@@ -92,6 +94,8 @@ LEADERLESS_ONLY = ("shared", "log_url", "inline")
 class LakeDefinition:
     """A table's definition.
 
+    `windowed` says that the table was created with the feature `window`; see `TableLog.windowed`.
+
     `rev` is how often the object was altered, and `times` are the values of protocol times by property and Unix ms as
     `time_entry` names them, the first one at 0; both of shared tables alone. So is `erased`: the table was dropped,
     and what is there now is the reference's.
@@ -111,6 +115,7 @@ class LakeDefinition:
     dropped: bool = False
     keys: KeySpec | None = None
     generation: int = 0
+    windowed: bool = False
     rev: int = 0
     times: Mapping[str, int] = field(default_factory=dict)
     erased: bool = False
@@ -145,6 +150,12 @@ class LakeDefinition:
         if self.shared or self.journal != "leaderless":
             return 0
         return parse_size(self.setting("inline") or 0)
+
+    @property
+    def needs_window(self) -> bool:
+        """Whether its properties ask for the feature `window`: many small logs are read, or somebody keeps it."""
+        small = self.inline > 0 or self.properties.get("maintain") == "auto"
+        return small and self.journal == "leaderless"
 
     @property
     def delete_retention(self) -> float:
@@ -196,6 +207,7 @@ class LakeDefinition:
             sort_by=order,
             properties=properties,
             keys=keys,
+            windowed=self.windowed or bool(definition.of(FEATURE).get(WINDOW)),
             explicit={
                 shown(name): kind
                 for name, kind in definition.present(TYPE).items()
@@ -250,10 +262,10 @@ class LakeDefinition:
         if self.keys is not None:
             keyed = {"key": list(self.keys.key), "version_by": self.keys.version_by}
         version = KEYED_FORMAT_VERSION if keyed else FORMAT_VERSION
-        if self.generation:
+        if features := [name for name, on in ((GENERATION, self.generation), (WINDOW, self.windowed)) if on]:
             version = FEATURES_FORMAT_VERSION
             keyed = {"key": None, "version_by": None, **keyed}
-            keyed |= {"generation": self.generation, "features": [GENERATION]}
+            keyed |= {"generation": self.generation, "features": features}
         return {
             "firn": version,
             "id": self.id,
@@ -296,6 +308,7 @@ class LakeDefinition:
                 dropped=raw.get("dropped", False),
                 keys=KeySpec(tuple(raw["key"]), raw["version_by"]) if keyed else None,
                 generation=raw.get("generation", 0),
+                windowed=WINDOW in raw.get("features", ()),
                 rev=raw.get("rev", 0),
                 times=raw.get("time", {}),
                 erased=raw.get("erased", False),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from firn.alter import RESERVED, ColumnAlteration
@@ -16,6 +16,7 @@ from firn.journal.entries import (
     COMMENT,
     DEFAULT,
     DROP,
+    FEATURE,
     INTO,
     NAME,
     PARTITION,
@@ -25,6 +26,7 @@ from firn.journal.entries import (
     TYPE,
     time_entry,
 )
+from firn.journal.leaderless.format.codec import WINDOW
 from firn.journal.leaderless.format.settings import PROTOCOL_TIMES
 from firn.journal.model import ColumnTypes, Snapshot
 from firn.journal.naming import free_name
@@ -228,7 +230,7 @@ class Planner:
         asked = dict(self.asked.properties)
         if isinstance(blooms := parse_bloom_filters(asked.get("bloom_filters")), tuple) and blooms:
             asked["bloom_filters"] = [self.physical[self._after(name, "bloom_filters")] for name in blooms]
-        plain = self.table.created.altered(self.snapshot.definition.only(PROPERTY))
+        plain = self.table.created.altered(self.snapshot.definition.only(PROPERTY, FEATURE))
         now_ms = self.table.journal.now_ms()
         for (kind, name), value in property_entries(plain, asked, now_ms).items():
             if kind == PROPERTY:
@@ -393,6 +395,8 @@ def property_entries(described: LakeDefinition, changes: Mapping[str, Any], now_
         wanted[PROPERTY, name] = value
         if name in PROTOCOL_TIMES:
             wanted[time_entry(name, now_ms)] = described.settings(properties)[name]
+    if replace(described, properties=properties).needs_window and not described.windowed:
+        wanted[FEATURE, WINDOW] = True
     return wanted
 
 

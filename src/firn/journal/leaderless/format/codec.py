@@ -33,9 +33,11 @@ FORMAT_VERSION = 1  # frozen: the reference's `v`
 NOTES_VERSION = 1  # frozen: of everything under a "firn" key
 DEFINITION = "definition"  # frozen
 INLINE = "inline"  # frozen
-KNOWN_FEATURES: frozenset[str] = frozenset((DEFINITION, INLINE))
+WINDOW = "window"  # frozen
+KNOWN_FEATURES: frozenset[str] = frozenset((DEFINITION, INLINE, WINDOW))
 """The features that a header's `need` may name. `definition`: the notes hold the table's definition as it was
-altered, or markers have `types` of columns that aren't read under their name. `inline`: the log holds rows."""
+altered, or markers have `types` of columns that aren't read under their name. `inline`: the log holds rows.
+`window`: readers build on earlier views of the log, so maintenance must keep what these need."""
 _HEADER_KEYS = frozenset(("v", "sch", "f", "t", "tmb", "firn"))
 _EXTRAS_BEFORE_HEAD = frozenset(("v", "id", "crc", "need"))
 _HEAD = b',"head":'

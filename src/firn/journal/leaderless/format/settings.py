@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from firn.errors import InvalidInputError
 from firn.journal.entries import PROPERTY, Entries, times_between, times_in_force
 from firn.units import parse_duration
+
+
+class Window(NamedTuple):
+    """How a view of the log may build on an earlier one. Milliseconds.
+
+    `width_ms` is W: by how much a log may land later than its name says. For `lasts_ms` the earlier view counts; then
+    cleanup may have taken back that a log was replaced. By `skew_ms` two clocks may differ.
+    """
+
+    width_ms: int
+    lasts_ms: int
+    skew_ms: int
 
 
 @dataclass(frozen=True)
@@ -73,6 +85,11 @@ class LeaderlessSettings:
         """The least `orphan_age` by which somebody may have gone at a time; these are the settings of now."""
         begin_ms = at_ms - self._slack_ms
         return min(times_between(definition, "orphan_age", self.orphan_age_ms, begin_ms, at_ms))
+
+    @property
+    def landing_ms(self) -> int:
+        """How long after its time a log may appear, by any clock: W."""
+        return self.retry_window_ms + self.landing_delay_ms + 2 * self.max_skew_ms
 
     @property
     def _slack_ms(self) -> int:

@@ -15,6 +15,7 @@ from firn.errors import ObjectChangedError, OutcomeUnknownError
 from firn.journal.leaderless.format.codec import Log, encode
 from firn.journal.leaderless.replay.replay import Burial, ReplayedState, burial, burials
 from firn.journal.leaderless.replay.table_log import TableLog
+from firn.journal.model import DataFile
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,16 @@ class CleanupPlan:
     horizon_ms: int
 
 
-def plan_cleanup(state: ReplayedState, listed: Mapping[str, ObjectInfo], *, before_ms: int) -> CleanupPlan:
+def plan_cleanup(
+    state: ReplayedState,
+    listed: Mapping[str, ObjectInfo],
+    *,
+    before_ms: int,
+    forget_before_ms: int | None = None,
+) -> CleanupPlan:
     """The files and logs that may be deleted: all that were tombstoned, effectively, before `before_ms` (rule
-    13)."""
+    13). What says that they are dead goes, too; of those since `forget_before_ms` it stays (rule 25)."""
+    forget_before = before_ms if forget_before_ms is None else min(before_ms, forget_before_ms)
     modified = {log.name: listed[log.name].modified_ms for log in state.logs}
     buried = burials(state.logs, modified)
     replaced: dict[str, Burial] = {}
@@ -40,6 +48,7 @@ def plan_cleanup(state: ReplayedState, listed: Mapping[str, ObjectInfo], *, befo
             replaced[name] = burial(t, log, modified[log.name]).joined(replaced.get(name))
     going = {name for name, b in replaced.items() if b.since < before_ms}
     going -= _last_to_name_live_files(state, going)
+    forgotten = {name for name in going if replaced[name].since < forget_before}
     staying = [log for log in state.logs if log.name not in going]
     # Rule 15: a file goes only if no log that stays names it alive.
     named_alive = _named_alive(staying)
@@ -48,16 +57,18 @@ def plan_cleanup(state: ReplayedState, listed: Mapping[str, ObjectInfo], *, befo
     for log in staying:
         if log.name in replaced:
             continue  # tombstoned itself: another log carries its tombstones
-        gone_logs = {key for key in log.tombstones if key.rpartition("/")[2] in going}
-        gone_data = data & log.dead.keys()
-        if gone_logs or gone_data:
+        gone_logs = {key for key in log.tombstones if key.rpartition("/")[2] in forgotten}
+        gone_data = {path for path in data & log.dead.keys() if buried[path].since < forget_before}
+        bare = {f.path: _bare(f) for f in log.files if f.path in data and f.path in log.dead}
+        if gone_logs or gone_data or any(bare[f.path] != f for f in log.files if f.path in bare):
+            log = replace(log, files=tuple(bare.get(f.path, f) for f in log.files))
             rewrites.append(_without(log, gone_logs, gone_data))
     # Snapshots from the log on that replaced a log or buried a file don't need it. Where that log is cleaned or
     # gone, a sweep before this one has recorded its stamp; a log that still carries the tombstone is younger
     # than that, and may be within the grace.
     gone = (*(replaced[name] for name in going), *(buried[path] for path in data))
     horizon = max((b.stamp for b in gone), default=0)
-    return CleanupPlan(tuple(sorted(data)), tuple(sorted(going)), tuple(rewrites), horizon)
+    return CleanupPlan(tuple(sorted(data)), tuple(sorted(going & listed.keys())), tuple(rewrites), horizon)
 
 
 def _named_alive(logs: Sequence[Log]) -> set[str]:
@@ -73,6 +84,12 @@ def _last_to_name_live_files(state: ReplayedState, going: set[str]) -> set[str]:
         for log in state.logs
         if log.name in going and any(f.path not in carried and f.path not in state.dead for f in log.files)
     }
+
+
+def _bare(file: DataFile) -> DataFile:
+    """A dead file's marker without what it says of the file's rows."""
+    part = {key: value for key, value in (file.extra or {}).items() if key == "part"}
+    return file._replace(extra=part or None)
 
 
 def _without(log: Log, gone_logs: set[str], gone_data: set[str]) -> Log:

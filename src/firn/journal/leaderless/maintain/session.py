@@ -28,6 +28,7 @@ from firn.errors import (
     OutcomeUnknownError,
     SnapshotTooOldError,
     StoreError,
+    StoreUnavailableError,
     UnsupportedError,
 )
 from firn.journal.entries import Entries
@@ -51,6 +52,7 @@ class MaintenanceSession:
         self._outer = outer
         self._loaded: Loaded | None = None
         self._state: ReplayedState | None = None
+        self._stamped = 0.0
         self.outcome_unknown = False
 
     @property
@@ -169,9 +171,21 @@ class MaintenanceSession:
 
     def _stamp(self) -> int:
         """Rule 2: above everything listed, so that appends that come late sort below and stay visible."""
+        self._stamped = self.table.clock.monotonic()
         highest = max((log.t for log in self.state.logs), default=0)
         listed = max((int(n[:13]) for n in self.loaded.listed if n[:13].isdigit()), default=0)
         return max(self.table.clock.now_ms(), highest + 1, listed + 1)
+
+    def _window_left(self) -> float:
+        """For how many seconds the log may still be sent (rule 21)."""
+        elapsed = self.table.clock.monotonic() - self._stamped
+        left = self.table.settings.retry_window_ms / 1000 - elapsed
+        if left <= 0:
+            raise StoreUnavailableError(
+                f"{self.table.log_bucket.uri(self.table.layout.log_root)}: publishing this {self.op} took longer "
+                "than the table's retry_window. Nothing of it is visible; run it again."
+            )
+        return left
 
     def _publish_fenced(self, lease: Lease, log: Log, revived: Sequence[DataFile]) -> None:
         bucket = self.table.log_bucket
@@ -182,9 +196,9 @@ class MaintenanceSession:
         etag = create(bucket, key, reservation, nonce=nonce)  # (a)
         lease.announce(key)  # (b)
         self._check_revived(revived)
-        window = self.table.settings.retry_window_ms / 1000 if revived else None
+        body, left = encode(log), self._window_left()
         try:
-            swap(bucket, key, encode(log), etag, nonce=log.nonce, retry_for=window)  # (c)
+            swap(bucket, key, body, etag, nonce=log.nonce, retry_for=left)  # (c)
         except ObjectChangedError as error:
             if self._is_void(key):
                 raise LockLostError(
@@ -239,8 +253,8 @@ class MaintenanceSession:
         bucket = self.table.log_bucket
         self.check()
         self._check_revived(revived)
-        window = self.table.settings.retry_window_ms / 1000
-        bucket.put(self.table.layout.log_key(log.name), encode(log), retry_for=window)
+        body, left = encode(log), self._window_left()
+        bucket.put(self.table.layout.log_key(log.name), body, retry_for=left)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ nobody else maintains. `now` is the store's clock: the last-modified of the lock
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from firn.bucket.base import ObjectInfo
 from firn.bucket.presence import find
@@ -14,8 +15,8 @@ from firn.errors import FirnError
 from firn.journal.leaderless.format.layout import is_maintenance_part
 from firn.journal.leaderless.maintain.cleanup import plan_cleanup, run_cleanup
 from firn.journal.leaderless.maintain.session import MaintenanceSession
+from firn.journal.leaderless.replay.checkpoint_writer import write_checkpoint
 from firn.journal.leaderless.replay.horizon import record
-from firn.journal.leaderless.replay.loader import write_checkpoint
 from firn.journal.leaderless.replay.replay import BATCH_MEMORY_MS
 from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.model import SweepReport
@@ -49,15 +50,16 @@ def sweep(
     # S3 tells whole seconds, so the newest log may be stamped after `now`.
     latest = max([now, *(log.t for log in state.logs)])
     before = now - grace_ms - skew if margin or grace_ms else latest + 1
-    plan = plan_cleanup(state, listed, before_ms=before)
+    forget_before = now - lasting.grace_ms - 2 * lasting.max_skew_ms if table.windowed else None
+    plan = plan_cleanup(state, listed, before_ms=before, forget_before_ms=forget_before)
     orphans = _orphans(parts, set(state.files), now - orphan_age_ms if orphan_age_ms else None)
     sizes = {info.key: info.size for info in parts}
-    owned = [path for path in plan.data if table.layout.owns(path)]
+    owned = [path for path in plan.data if path in sizes]  # others' are elsewhere; some were deleted before
     report = SweepReport(
         data_files=tuple(owned),
         logs=tuple(table.layout.log_key(name) for name in plan.logs),
         orphans=tuple(o.key for o in orphans),
-        bytes=sum(sizes.get(p, 0) for p in owned)
+        bytes=sum(sizes[path] for path in owned)
         + sum(o.size for o in orphans)
         + sum(listed[n].size for n in plan.logs if n in listed),
         kept_foreign=tuple(path for path in plan.data if not table.layout.owns(path)),
@@ -70,7 +72,7 @@ def sweep(
     session.confirm()
     if report.data_files or report.logs or report.orphans:
         record(table.log_bucket, table.layout, horizon_ms=plan.horizon_ms, report=report, now=latest)
-    run_cleanup(table, plan, listed)
+    run_cleanup(table, replace(plan, data=tuple(owned)), listed)
     if plan.logs:
         _forget_bodies(table)
     table.bucket.delete_many([o.key for o in orphans])
@@ -85,7 +87,7 @@ def _forget_bodies(table: TableLog) -> None:
     if find(bucket, key) is None:
         return
     try:
-        write_checkpoint(table.loader)
+        write_checkpoint(table, whole=True)
     except FirnError:
         bucket.delete_many([key])
 

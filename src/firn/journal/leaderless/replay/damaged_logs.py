@@ -62,7 +62,7 @@ def sort_logs(table: TableLog) -> SortedLogs:
 def _copies(table: TableLog) -> dict[str, bytes]:
     """The logs that the log checkpoint holds, by name: an older state of some, before a sweep cleaned them."""
     found = {}
-    for (name, _), body in checkpoint.read(table.log_bucket, table.layout.checkpoint_key).items():
+    for (name, _), body in checkpoint.read(table.log_bucket, table.layout).bodies.items():
         if decode(name, body, where=name).is_commit:
             found[name] = body
     return found

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from firn.journal.agreement import Agreement, Rules, Source, agree
 from firn.journal.entries import Entries
-from firn.journal.leaderless.format.codec import Log, decode
+from firn.journal.leaderless.format.codec import decode
 from firn.journal.leaderless.format.layout import mark_of, name_of, parse_log_name
 from firn.journal.leaderless.format.settings import LeaderlessSettings
-from firn.journal.leaderless.replay.loader import LogLoader
+from firn.journal.leaderless.replay.loader import Loaded, LogLoader
 from firn.journal.leaderless.replay.replay import ReplayedState, definition_in, names_of
 from firn.journal.model import ColumnTypes, Commit, KnownColumns
 
@@ -22,13 +22,13 @@ class ColumnsMemory:
     def __init__(
         self,
         loader: LogLoader,
-        fold: Callable[[Iterable[Log]], ReplayedState],
+        view: Callable[[], tuple[Loaded, ReplayedState]],
         rules: Callable[[], Rules],
         settings: Callable[[], LeaderlessSettings],
         check_there: Callable[[Collection[str]], None],
     ) -> None:
         self.loader, self.bucket, self.layout, self.clock = loader, loader.bucket, loader.layout, loader.clock
-        self._fold = fold
+        self._view = view
         self._rules = rules
         self._settings = settings
         self._check_there = check_there
@@ -64,9 +64,7 @@ class ColumnsMemory:
         return KnownColumns(known.columns, known.naming, self._definition, known.set_aside)
 
     def _read_all(self) -> None:
-        loaded = self.loader.load()
-        self._check_there(loaded.listed)
-        found = self._fold(loaded.logs)
+        loaded, found = self._view()
         self._known, self._definition, self._noted = found.agreement, found.definition, found.noted
         self._after = max(loaded.listed, default="")
         self._marks.update(mark for name in loaded.listed if (mark := mark_of(name)) is not None)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from firn.bucket.base import Bucket, ObjectInfo
+from firn.bucket.base import Bucket, Listing, ObjectInfo
 from firn.clock import Clock
 from firn.errors import StoreUnavailableError
 from firn.journal.leaderless.format.codec import Log, decode_many, replaced_names, with_part
 from firn.journal.leaderless.format.layout import LogName, TableLayout, parse_log_name
+from firn.journal.leaderless.format.settings import Window
 from firn.journal.leaderless.replay import checkpoint
+from firn.journal.leaderless.replay.checkpoint import Basis, Bodies, Checkpoint
 
 CHECKPOINT_FROM = 5
 """Below so many uncached logs the checkpoint isn't asked for: it may not exist, and they cost as little."""
@@ -32,18 +34,45 @@ class Bound:
 
 @dataclass(frozen=True)
 class Loaded:
-    """Logs of one consistent view, with what the LIST said of every log that it saw (read or not)."""
+    """Logs of one consistent view, with what the LIST said of every log that it saw (read or not).
+
+    `at_ms` is a clock before that LIST. A view that was built on a `basis` listed what is behind its start alone; of
+    older logs it knows those that counted then.
+    """
 
     logs: tuple[Log, ...]
     listed: dict[str, ObjectInfo]
+    at_ms: int
+    basis: Basis | None = None
+
+    @property
+    def shown(self) -> Collection[str]:
+        """The names that the LIST itself has shown."""
+        return self.listed if self.basis is None else [n for n in self.listed if n >= self.basis.start]
 
 
 class LogLoader:
-    """Reads a table's logs, keeping decoded ones by (name, etag) for the next load. `clocked`: it has a key."""
+    """Reads a table's logs, keeping decoded ones by (name, etag) for the next load.
 
-    def __init__(self, bucket: Bucket, layout: TableLayout, clock: Clock, *, clocked: bool = False) -> None:
-        self.bucket, self.layout, self.clock, self.clocked = bucket, layout, clock, clocked
+    Args:
+        window: how far behind its basis a view has to look; None where it has to list everything.
+        clocked: the table has a key.
+    """
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        layout: TableLayout,
+        clock: Clock,
+        window: Callable[[], Window | None],
+        *,
+        clocked: bool = False,
+    ) -> None:
+        self.bucket, self.layout, self.clock, self.window = bucket, layout, clock, window
+        self.clocked = clocked
         self._cache: dict[tuple[str, str], Log] = {}
+        self._kept: frozenset[str] = frozenset()
+        self._last: Basis | None = None
         self._mutex = threading.Lock()
         self.highest_ms = 0
         """The latest time of a log that this process has seen."""
@@ -53,16 +82,22 @@ class LogLoader:
         with self._mutex:
             self.highest_ms = max(self.highest_ms, ms)
 
-    def load(self, *, bound: Bound | None = None, every: bool = False) -> Loaded:
+    def load(self, *, bound: Bound | None = None, every: bool = False, whole: bool = False) -> Loaded:
         """One consistent view of the log.
 
         Readers skip logs that a newer maintenance log replaces and carries whole; `every` reads those
         too, as maintenance must (rule 10). Cost: 1 LIST sequence + 1 GET a log not cached, in parallel; with
         a checkpoint 1 GET for all that it holds. A log that changes or vanishes meanwhile: again.
+
+        Where the table has a window, the LIST begins there, behind the last view or the checkpoint: 1 GET more for
+        the latter, in a new process and after a rest. Not with a bound, `every`, or `whole`.
         """
         for attempt in range(MAX_ATTEMPTS):
-            loaded = self._attempt(bound, every)
-            if loaded is not None:
+            found = Checkpoint() if bound is not None or every or whole else self._basis()
+            loaded = self._attempt(bound, every, found)
+            if loaded is not None and self.counts(loaded):
+                if bound is None:
+                    self._build_on(loaded)
                 return loaded
             self.clock.sleep(random.random() * min(0.05 * 2**attempt, 2.0))
         raise StoreUnavailableError(
@@ -70,49 +105,114 @@ class LogLoader:
             "Is cleanup run in a loop? Retry."
         )
 
-    def _attempt(self, bound: Bound | None, every: bool) -> Loaded | None:
+    def _build_on(self, loaded: Loaded) -> None:
+        """Let the next view build on this one."""
+        window = self.window()
+        if window is None:
+            return
+        replaced = replaced_names(loaded.logs)
+        live = (log.name for log in loaded.logs if log.name not in replaced)
+        basis = Basis.of(loaded.at_ms, window.width_ms, loaded.listed, live)
+        with self._mutex:
+            self._last = basis
+
+    def forget(self) -> None:
+        """Build on no view of this process."""
+        with self._mutex:
+            self._last = None
+
+    def counts(self, loaded: Loaded) -> bool:
+        """Whether a view still holds, by what is known of the table's times by now: cleanup may have taken back what
+        replaced logs of an old basis (rule 23)."""
+        return loaded.basis is None or self._may_build_on(loaded.basis, self.window())
+
+    def _may_build_on(self, basis: Basis, window: Window | None) -> bool:
+        if window is None or basis.window_ms != window.width_ms:
+            return False
+        age = self.clock.now_ms() - basis.at_ms
+        return -window.skew_ms <= age <= window.lasts_ms  # a basis of the future: this clock was set back
+
+    def _basis(self) -> Checkpoint:
+        """The newest basis there is: this process's last view, or the checkpoint, which has bodies too."""
+        window = self.window()
+        if window is None:
+            return Checkpoint()
+        with self._mutex:
+            last = self._last
+        if last is not None and not self._may_build_on(last, window):
+            last = None
+        if last is not None and self.clock.now_ms() - last.at_ms <= window.width_ms:
+            return Checkpoint(basis=last)
+        stored = checkpoint.read(self.bucket, self.layout)
+        basis = stored.basis
+        if basis is not None and not self._may_build_on(basis, window):
+            basis = None
+        if last is not None and (basis is None or basis.at_ms < last.at_ms):
+            basis = last
+        return Checkpoint(stored.bodies, basis)
+
+    def _attempt(self, bound: Bound | None, every: bool, found: Checkpoint) -> Loaded | None:
         with self._mutex:
             cache = self._cache
-        # Rule 17: the LIST is finished before the first GET.
-        listing = self.bucket.list(self.layout.log_prefix)
-        listed: dict[str, ObjectInfo] = {}
-        names: list[LogName] = []
-        for info in listing.objects:
-            parsed = parse_log_name(info.key[len(self.layout.log_prefix) :])
-            if parsed is not None:
-                listed[parsed.name] = info
-                names.append(parsed)
-        self.saw(max((n.ms for n in names if n.ms is not None), default=0))
+        at_ms = self.clock.now_ms()
+        start = "" if found.basis is None else found.basis.start
+        listing, listed, names = self._list(found.basis, start)
         if bound is not None:
             names = [n for n in names if n.ms is None or bound.covers(n.ms, n.name)]
-        attempt = _Attempt(self, listed, cache)
+        attempt = _Attempt(self, listed, cache, found)
         if not every and all(n.ms is not None for n in names):
-            # Newest first, until one that replaces others: usually one GET tells what need not be read.
-            for newest in sorted(
-                (n for n in names if n.maintenance), key=lambda n: (n.ms, n.name), reverse=True
-            ):
-                if not attempt.fetch([newest]):
-                    return None
-                if attempt.logs[newest.name].tombstones:
-                    break
+            if not attempt.fetch_replacers(names):
+                return None
             names = [n for n in names if n.name in attempt.logs or n.name not in attempt.replaced()]
         if not attempt.fetch(names):
             return None
+        if not every:  # of maintenance logs that were got at once, one may replace another
+            replaced = attempt.replaced()
+            names = [n for n in names if n.name not in replaced]
         if not listing.atomic and attempt.used_cache and attempt.new_maintenance:
             # Rule 19: a LIST of several pages can show a cached log that cleanup has deleted since, beside
             # the cleaned log that no longer buries its files. One that was known before the LIST can't do that.
-            again = {info.key for info in self.bucket.list(self.layout.log_prefix).objects}
-            if any(listed[name].key not in again for name in attempt.used_cache):
+            again = {info.key for info in self._listing(start).objects}
+            if any(name >= start and listed[name].key not in again for name in attempt.used_cache):
                 return None
-        self._remember(attempt.logs, listed)
+        self._remember(attempt.logs, listed, whole=found.basis is None)
         logs = tuple(attempt.logs[n.name] for n in names)
         if bound is not None:
             logs = tuple(log for log in logs if bound.covers(log.t, log.name))
-        return Loaded(logs, listed)
+        return Loaded(logs, listed, at_ms, found.basis)
 
-    def _remember(self, logs: dict[str, Log], listed: dict[str, ObjectInfo]) -> None:
+    def _list(self, basis: Basis | None, start: str) -> tuple[Listing, dict[str, ObjectInfo], list[LogName]]:
+        """What a LIST from `start` on shows, and the basis before it: names, and those to be read."""
+        # Rule 17: the LIST is finished before the first GET.
+        listing = self._listing(start)
+        listed = {} if basis is None else {n: i for n, i in basis.logs.items() if n < start}
+        names = [parsed for name in listed if (parsed := parse_log_name(name)) is not None]
+        replaced: frozenset[str] = frozenset() if basis is None else basis.replaced
+        for info in listing.objects:
+            parsed = parse_log_name(info.key[len(self.layout.log_prefix) :])
+            if parsed is not None and parsed.name >= start:
+                listed[parsed.name] = info
+                if parsed.name not in replaced:
+                    names.append(parsed)
+        self.saw(max((n.ms for n in names if n.ms is not None), default=0))
+        return listing, listed, names
+
+    def _listing(self, start: str) -> Listing:
+        """The log's objects, from a name on."""
+        after = self.layout.log_key(start)[:-1] if start else None
+        return self.bucket.list(self.layout.log_prefix, after=after)
+
+    def _remember(self, logs: Mapping[str, Log], listed: Mapping[str, ObjectInfo], *, whole: bool) -> None:
+        """Keep these logs and what else was listed. Logs that maintenance has read, which a view that isn't `whole`
+        doesn't list, stay until there is one."""
         with self._mutex:
-            kept = {k: v for k, v in self._cache.items() if k[0] in listed and listed[k[0]].etag == k[1]}
+            if whole:
+                self._kept = frozenset(listed)
+            kept = {
+                k: v
+                for k, v in self._cache.items()
+                if (listed[k[0]].etag == k[1] if k[0] in listed else k[0] in self._kept)
+            }
             kept.update({(name, listed[name].etag): log for name, log in logs.items()})
             self._cache = kept
 
@@ -121,16 +221,31 @@ class _Attempt:
     """The logs that one attempt has read so far."""
 
     def __init__(
-        self, loader: LogLoader, listed: dict[str, ObjectInfo], cache: Mapping[tuple[str, str], Log]
+        self,
+        loader: LogLoader,
+        listed: dict[str, ObjectInfo],
+        cache: Mapping[tuple[str, str], Log],
+        found: Checkpoint,
     ) -> None:
         self.loader, self.listed, self.cache = loader, listed, cache
         self.logs: dict[str, Log] = {}
         self.used_cache: list[str] = []
         self.new_maintenance = False
-        self._bodies: dict[tuple[str, str], bytes] | None = None
+        self._bodies: Bodies | None = found.bodies or None
 
     def replaced(self) -> set[str]:
         return replaced_names(self.logs.values())
+
+    def fetch_replacers(self, names: Sequence[LogName]) -> bool:
+        """Get the maintenance logs that nothing replaces: usually the newest tells what need not be read."""
+        maintenance = sorted((n for n in names if n.maintenance), key=lambda n: (n.ms, n.name), reverse=True)
+        for newest in maintenance:
+            if not self.fetch([newest]):
+                return False
+            if self.logs[newest.name].tombstones:
+                break
+        replaced = self.replaced()
+        return self.fetch([n for n in maintenance if n.name not in replaced])
 
     def fetch(self, names: Sequence[LogName]) -> bool:
         """Get these logs from the caches or the store; False if one changed since the LIST."""
@@ -146,7 +261,7 @@ class _Attempt:
                 self.logs[n.name] = log
                 self.used_cache.append(n.name)
         if self._bodies is None and len(missing) >= CHECKPOINT_FROM:
-            self._bodies = dict(checkpoint.read(self.loader.bucket, self.loader.layout.checkpoint_key))
+            self._bodies = checkpoint.read(self.loader.bucket, self.loader.layout).bodies
         if self._bodies:
             missing = self._from_checkpoint(missing)
         blobs = self.loader.bucket.get_many([self.listed[n.name].key for n in missing]) if missing else []
@@ -177,29 +292,3 @@ class _Attempt:
         self.logs.update(
             (log.name, with_part(log, key(log.name), clocked=clocked)) for log in decode_many(bodies)
         )
-
-
-def write_checkpoint(loader: LogLoader) -> int:
-    """Read every log and store the bytes of all of them: 1 LIST + 1 GET a log + 1 PUT. The number covered.
-
-    Encoded anew from the bodies as they are in the store: a log checkpoint holds bytes, not decoded logs, so that
-    it keeps the additions of later versions.
-    """
-    bucket, layout = loader.bucket, loader.layout
-    listing = bucket.list(layout.log_prefix)
-    chosen = [i for i in listing.objects if parse_log_name(i.key[len(layout.log_prefix) :]) is not None]
-    have = checkpoint.read(bucket, layout.checkpoint_key)
-    missing = [i for i in chosen if (layout.log_name(i.key), i.etag) not in have]
-    fresh = {
-        (layout.log_name(i.key), blob.info.etag): blob.data
-        for i, blob in zip(missing, bucket.get_many([i.key for i in missing]), strict=True)
-        if blob is not None
-    }
-    triples = []
-    for info in chosen:
-        name = layout.log_name(info.key)
-        body = have.get((name, info.etag)) or fresh.get((name, info.etag))
-        if body is not None:
-            triples.append((name, info.etag, body))
-    bucket.put(layout.checkpoint_key, checkpoint.encode(triples))
-    return len(triples)

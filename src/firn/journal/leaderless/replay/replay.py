@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from firn.journal.agreement import Agreement, Rules, Source, agree
 from firn.journal.columns import join, widens_to
-from firn.journal.entries import NAME, Entries
+from firn.journal.entries import FEATURE, NAME, Entries
 from firn.journal.inlined import ROWS
-from firn.journal.leaderless.format.codec import DEFINITION, Log, replaced_names
+from firn.journal.leaderless.format.codec import DEFINITION, WINDOW, Log, replaced_names
 from firn.journal.leaderless.format.layout import version_of
 from firn.journal.model import LACKING, ColumnTypes, Commit, DataFile, Snapshot, with_clocks, with_types
 
@@ -261,6 +261,8 @@ def maintenance_log(
     if names := {p: name for p, name in {**commit.names, **state.noted}.items() if p not in named}:
         notes["names"] = names
     need = (DEFINITION,) if definition or any(_sets_aside(f, columns) for f in files) else ()
+    if definition.of(FEATURE).get(WINDOW):
+        need = (*need, WINDOW)
     return Log(name, t, columns, files, dead, tombstones, notes, nonce, need)
 
 

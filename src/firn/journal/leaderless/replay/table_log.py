@@ -22,10 +22,10 @@ from firn.errors import (
 )
 from firn.journal.agreement import Agreement, Rules, Source, agree_streamed
 from firn.journal.definition import definition_key, is_definition_of
-from firn.journal.entries import Entries
-from firn.journal.leaderless.format.codec import Log
+from firn.journal.entries import FEATURE, Entries
+from firn.journal.leaderless.format.codec import WINDOW, Log
 from firn.journal.leaderless.format.layout import TableLayout, name_of, parse_log_name, version_of
-from firn.journal.leaderless.format.settings import LeaderlessSettings
+from firn.journal.leaderless.format.settings import LeaderlessSettings, Window
 from firn.journal.leaderless.replay.horizon import read_horizon
 from firn.journal.leaderless.replay.known_columns import ColumnsMemory
 from firn.journal.leaderless.replay.loader import Bound, Loaded, LogLoader
@@ -52,6 +52,7 @@ class TableLog:
         definition: what `table.json` says, for logs to keep a copy of. An `undefined` table was opened without.
         times: when the protocol times of a definition that is altered in place were set; `read_times` reads anew
             what they are and were, None if nothing says so.
+        windowed: the table was created with the feature `window`.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class TableLog:
         shared: bool = False,
         times: Entries | None = None,
         read_times: Callable[[], tuple[LeaderlessSettings, Entries] | None] | None = None,
+        windowed: bool = False,
     ) -> None:
         self.bucket = bucket
         self.log_bucket = log_bucket or bucket
@@ -81,9 +83,12 @@ class TableLog:
         self._settings = self.created_settings = settings or LeaderlessSettings()
         self.clock: Clock = clock or SystemClock()
         self.lock, self.renew_in_background = lock, renew_in_background
-        self.loader = LogLoader(self.log_bucket, self.layout, self.clock, clocked=bool(self.rules.key))
+        self._windowed = windowed
+        self.loader = LogLoader(
+            self.log_bucket, self.layout, self.clock, self.window, clocked=bool(self.rules.key)
+        )
         self.known_columns = ColumnsMemory(
-            self.loader, self.fold, lambda: self.rules, lambda: self.settings, self.check_there
+            self.loader, self.view, lambda: self.rules, lambda: self.settings, self.check_there
         )
         self.skew = SkewCheck(bucket, self.log_bucket, self.layout, self.clock, lambda: self.settings)
         self.created = definition
@@ -212,6 +217,32 @@ class TableLog:
         blob = find(self.bucket, definition_key(self.layout.prefix))
         return blob is not None and is_definition_of(blob.data, self.created["id"])
 
+    @property
+    def windowed(self) -> bool:
+        """Whether all that maintain the table keep what a view needs that builds on an earlier one (rules 21, 25)."""
+        return self._windowed or bool(self._definition.of(FEATURE).get(WINDOW))
+
+    def window(self) -> Window | None:
+        """How a view may build on an earlier one; None if it has to list the whole log."""
+        if not self.windowed:
+            return None
+        width, skew = self.lasting().landing_ms, 2 * self.settings.max_skew_ms
+        return Window(width, self.lasting(least_grace=True).grace_ms - width - skew, skew)
+
+    def view(self, *, whole: bool = False) -> tuple[Loaded, ReplayedState]:
+        """The log now, and what it says. `whole`: by a LIST of everything.
+
+        Cost: 1 LIST sequence + the logs that aren't cached; 1 GET for the log checkpoint where there is a window.
+        """
+        loaded = self.loader.load(whole=whole)
+        self.check_there(loaded.shown)
+        state = self.fold(loaded.logs)
+        if not self.loader.counts(loaded):  # the log says that times were altered
+            self.loader.forget()
+            loaded = self.loader.load(whole=True)
+            state = self.fold(loaded.logs)
+        return loaded, state
+
     def snapshot(self, at: str | int | datetime | None = None) -> Snapshot:
         """The table now, or as of `at`: a version, a time (what was committed at that time is included).
 
@@ -222,9 +253,7 @@ class TableLog:
             NotFoundError: there is no such version, or no commit as of that time.
         """
         if at is None:
-            loaded = self.loader.load()
-            self.check_there(loaded.listed)
-            return self.fold(loaded.logs).snapshot()
+            return self.view()[1].snapshot()
         bound = self.bound(at)
         loaded = self.loader.load(bound=bound)
         self.check_there(loaded.listed)
@@ -332,7 +361,7 @@ class TableLog:
 
     def carried_batch(self, batch_id: str) -> str | None:
         """The version that committed this batch, by the logs."""
-        found = self.fold(self.loader.load().logs).batches().get(batch_id)
+        found = self.view()[1].batches().get(batch_id)
         return found[0] if found else None
 
 

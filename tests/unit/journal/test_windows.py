@@ -1,0 +1,194 @@
+"""Views of a log that build on earlier ones, and on log checkpoints: what they request, and when they list all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import orjson
+import pytest
+
+import firn
+from firn.bucket.base import ObjectInfo
+from firn.errors import CorruptObjectError, TableNotFoundError, UnsupportedError
+from firn.inspect.fsck.fsck import check
+from firn.journal.leaderless import LeaderlessJournal
+from firn.journal.leaderless.format import codec
+from firn.journal.leaderless.format.layout import TableLayout
+from firn.journal.leaderless.replay import checkpoint
+from firn.journal.leaderless.replay.checkpoint import Basis
+from firn.testing import SimStore
+from regressions.journals import append, journal_on, merge, pass_time, rows
+from simulation.leaderless_table import PREFIX, SETTINGS, journal_of
+
+LAYOUT = TableLayout(PREFIX, PREFIX)
+EXPECTED = [*range(160), 1000]
+
+
+@pytest.fixture
+def store() -> SimStore:
+    """A table that got 20 appends and a merge eight times in 40 minutes, one append more, and a checkpoint."""
+    store = SimStore(page_size=10)
+    journal = journal_on(store, "keeper", windowed=True)
+    for n in range(8):
+        for i in range(20):
+            append(journal, [n * 20 + i])
+        merge(journal)
+        pass_time(journal, 300)
+    append(journal, [1000])
+    journal.checkpoint()
+    return store
+
+
+def read(journal: LeaderlessJournal) -> tuple[int, int]:
+    """The GETs and pages of a snapshot, whose rows must be right."""
+    before = journal.bucket.counters.as_dict()
+    journal.snapshot()
+    after = journal.bucket.counters.as_dict()
+    assert rows(journal) == EXPECTED
+    return after["get"] - before["get"], after["list"] - before["list"]
+
+
+def test_a_new_process_needs_the_checkpoint_and_what_may_have_landed_since(store: SimStore) -> None:
+    fresh = journal_on(store, "fresh", windowed=True)
+    assert read(fresh) == (1, 6)
+    assert read(fresh) == (0, 3)  # it builds on its own view, which is younger
+    assert read(journal_on(store, "older"))[1] == 17
+
+
+def test_after_a_rest_the_newest_log_alone_is_listed(store: SimStore) -> None:
+    fresh = journal_on(store, "fresh", windowed=True)
+    pass_time(fresh, 1200)
+    assert read(fresh) == (1, 6)
+    assert read(fresh) == (0, 1)
+
+
+def test_a_checkpoint_counts_for_a_time(store: SimStore) -> None:
+    fresh = journal_on(store, "fresh", windowed=True)
+    pass_time(fresh, 49 * 60 + 1)
+    assert read(fresh) == (1, 34)  # its bodies count for what is listed, which is looked at twice
+
+
+def test_a_view_of_a_clock_that_was_set_back_does_not_count(store: SimStore) -> None:
+    fresh = journal_on(store, "fresh", windowed=True)
+    read(fresh)
+    fresh.clock.skew_ms = -300_000  # type: ignore[attr-defined]
+    assert read(fresh)[1] == 17
+
+
+def test_a_checkpoint_of_another_window_lends_its_bodies_alone(store: SimStore) -> None:
+    bucket = store.bucket("fresh")
+    settings = replace(SETTINGS, landing_delay_ms=SETTINGS.landing_delay_ms + 1)
+    fresh = journal_of(bucket, bucket.clock, settings, windowed=True)
+    assert read(fresh) == (1, 34)
+
+
+def test_bytes_and_every_flipped_bit() -> None:
+    info = ObjectInfo(LAYOUT.log_key("1767258000755_a.jsonl"), 4, "e", 7)
+    basis = Basis(
+        1767259000000, 540_000, {"1767258000755_a.jsonl": info}, frozenset({"1767258900000_b.jsonl"})
+    )
+    data = checkpoint.encode(basis, [b"body"])
+    assert data[:8] == b"FIRNCKP2"
+    found = checkpoint.decode(data, where="x", log_prefix=LAYOUT.log_prefix)
+    assert (found.basis, dict(found.bodies)) == (basis, {("1767258000755_a.jsonl", "e"): b"body"})
+    assert (
+        basis.start == "1767258000755_a.jsonl"
+    )  # the newest that counts is listed as long as there is a table
+    for at in range(len(data)):
+        for bit in range(8):
+            with pytest.raises(CorruptObjectError):
+                checkpoint.decode(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :], where="x")
+
+
+def test_names_that_do_not_sort_by_time_are_no_basis() -> None:
+    listed = {name: ObjectInfo(name, 1, "e", 1) for name in ("1767258000755_a.jsonl", "2dFkLm.jsonl")}
+    assert Basis.of(1, 1, listed, listed) is None
+
+
+# -- the feature
+
+
+@pytest.fixture
+def db() -> firn.Database:
+    return firn.connect("memory://")
+
+
+def test_the_definition_names_the_feature(db: firn.Database) -> None:
+    db.create_table("t", properties={"inline": "64KB"})
+    raw = orjson.loads(db.bucket.get("t/_firn/table.json").data)
+    assert (raw["firn"], raw["features"]) == (5, ["window"])
+    db.create_table("old")
+    assert orjson.loads(db.bucket.get("old/_firn/table.json").data)["firn"] == 1
+
+
+def test_alter_turns_it_on(db: firn.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = db.create_table("t")
+    table.append([{"n": 1}])
+    assert not journal_of_table(table).windowed
+    table.alter(set_properties={"inline": "64KB"})
+    assert journal_of_table(table).windowed
+    other = db.table("t")
+    assert isinstance(other, firn.LakeTable)
+    other.append([{"n": 2}])
+    other.checkpoint()
+    assert db.bucket.get("t/_firn/checkpoint.bin").data[:8] == b"FIRNCKP2"
+    other.merge()
+    monkeypatch.setattr(codec, "KNOWN_FEATURES", codec.KNOWN_FEATURES - {codec.WINDOW})
+    with pytest.raises(UnsupportedError, match="needs the feature 'window'"):
+        db.table("t").snapshot()
+
+
+def journal_of_table(table: firn.LakeTable) -> LeaderlessJournal:
+    assert isinstance(table.journal, LeaderlessJournal)
+    return table.journal
+
+
+def test_a_table_that_is_dropped_has_no_rows_left(db: firn.Database) -> None:
+    table = db.create_table("t", properties={"inline": "64KB"})
+    table.append([{"n": 1}])
+    assert table.scan().count() == 1
+    db.drop_table("t")
+    with pytest.raises(TableNotFoundError):
+        table.scan().count()
+
+
+# -- maintenance
+
+
+def test_an_early_sweep_keeps_what_says_that_logs_are_dead(db: firn.Database) -> None:
+    table = db.create_table("t", properties={"inline": "1KB"})
+    table.append([{"who": f"person {n}", "n": n} for n in range(100)])  # a file
+    table.append([{"who": "somebody", "n": 1}])
+    table.delete("n = 1")
+    reader = db.table("t")
+    assert isinstance(reader, firn.LakeTable)
+    done = table.sweep(older_than="0s", orphans="0s")
+    assert (len(done.data_files), len(done.logs)) == (1, 2)
+    (info,) = db.bucket.list("t/_log/").objects
+    log = codec.decode(info.key.rpartition("/")[2], db.bucket.get(info.key).data, where="")
+    assert len(log.tombstones) == 2
+    (dead,) = (file for file in log.files if file.path in log.dead)
+    assert dead.extra is None  # it said which values were in the file
+    again = table.sweep(older_than="0s", orphans="0s")
+    assert (again.data_files, again.logs, again.bytes) == ((), (), 0)
+    assert table.scan().count() == 99
+    table.append([{"who": "x", "n": 5}])
+    table.merge()
+    table.sweep(older_than="0s")
+    assert table.scan().count() == 100
+    assert not check(db, "t").findings
+
+
+def test_fsck_finds_a_checkpoint_that_passes_over_a_log(db: firn.Database) -> None:
+    table = db.create_table("t", properties={"inline": "64KB"})
+    table.append([{"n": 1}])
+    table.append([{"n": 2}])
+    table.checkpoint()
+    held = checkpoint.read(db.bucket, journal_of_table(table).layout)
+    assert held.basis is not None
+    (first, *rest) = held.basis.logs
+    basis = replace(held.basis, logs={n: held.basis.logs[n] for n in rest}, replaced=frozenset({first}))
+    bodies = [held.bodies[name, info.etag] for name, info in basis.logs.items()]
+    db.bucket.put("t/_firn/checkpoint.bin", checkpoint.encode(basis, bodies))
+    (told,) = check(db, "t").findings
+    assert "passes over the log" in told.what
