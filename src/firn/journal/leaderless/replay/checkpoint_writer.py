@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from firn.bucket.base import ObjectInfo
 from firn.errors import StoreUnavailableError
+from firn.journal.leaderless.format.codec import decode_many
 from firn.journal.leaderless.format.layout import parse_log_name
 from firn.journal.leaderless.replay import checkpoint
 from firn.journal.leaderless.replay.checkpoint import Basis, Bodies
+from firn.journal.leaderless.replay.replay import definition_in
 from firn.journal.leaderless.replay.table_log import TableLog
 
 MAX_ATTEMPTS = 10
@@ -17,55 +22,59 @@ def write_checkpoint(table: TableLog, *, whole: bool = False) -> int:
     It holds bytes, not decoded logs, so that it keeps the additions of later versions. Cost: that of a view, 1 GET
     each of the last checkpoint and of a log that isn't in it, 1 PUT. `whole`: of a view that lists everything.
     """
-    for attempt in range(MAX_ATTEMPTS):
-        loaded, _ = table.view(whole=whole or attempt > 0)
-        window = table.window()
-        if window is None:
-            return _write_all(table)
-        basis = Basis.of(loaded.at_ms, window.width_ms, loaded.listed, (log.name for log in loaded.logs))
-        if basis is None:
-            return _write_all(table)
-        bodies = _bodies(table, basis)
-        if bodies is not None:
-            table.log_bucket.put(table.layout.checkpoint_key, checkpoint.encode(basis, bodies))
-            return len(bodies)
-    raise StoreUnavailableError(
-        f"{table.log_bucket.uri(table.layout.log_prefix)} changed {MAX_ATTEMPTS} times while its checkpoint was "
-        "written. Is cleanup run in a loop? Retry."
-    )
+    data, count = (None, 0) if table.windowed else _of_all(table)
+    attempt = 0
+    while data is None:  # else the log doesn't say either that views may build on earlier ones
+        if attempt == MAX_ATTEMPTS:
+            raise StoreUnavailableError(
+                f"{table.log_bucket.uri(table.layout.log_prefix)} changed {MAX_ATTEMPTS} times while its checkpoint "
+                "was written. Is cleanup run in a loop? Retry."
+            )
+        data, count = _of_basis(table, whole=whole or attempt > 0)
+        attempt += 1
+    table.log_bucket.put(table.layout.checkpoint_key, data)
+    return count
 
 
-def _bodies(table: TableLog, basis: Basis) -> list[bytes] | None:
-    """The bytes of a basis's logs; None if one was changed or deleted since."""
-    bucket = table.log_bucket
+def _of_basis(table: TableLog, *, whole: bool) -> tuple[bytes | None, int]:
+    """The bytes of a checkpoint of what no log replaces, and how many logs that are. None if one of them was changed
+    or deleted meanwhile."""
+    loaded, _ = table.view(whole=whole)
+    window = table.window()
+    basis = None
+    if window is not None:
+        live = (log.name for log in loaded.logs)
+        basis = Basis.of(loaded.at_ms, window.width_ms, loaded.listed, live)
+    if basis is None:  # names don't sort by time
+        return _packed_all(_fetched(table, list(loaded.listed.values())))
+    bodies = _fetched(table, list(basis.logs.values()))
+    if len(bodies) < len(basis.logs):
+        return None, 0
+    return checkpoint.encode(basis, bodies.values()), len(bodies)
+
+
+def _of_all(table: TableLog) -> tuple[bytes | None, int]:
+    """The bytes of a checkpoint of every log. None if they say that the table has a window."""
+    prefix = table.layout.log_prefix
+    listing = table.log_bucket.list(prefix).objects
+    infos = [info for info in listing if parse_log_name(info.key[len(prefix) :]) is not None]
+    bodies = _fetched(table, infos)
+    maintenance = [(key, body, key) for (key, _), body in bodies.items() if "_m_" in key]
+    table.learn(definition_in(decode_many(maintenance)))
+    return (None, 0) if table.windowed else _packed_all(bodies)
+
+
+def _packed_all(bodies: Bodies) -> tuple[bytes, int]:
+    return checkpoint.encode_all((name, etag, body) for (name, etag), body in bodies.items()), len(bodies)
+
+
+def _fetched(table: TableLog, infos: Sequence[ObjectInfo]) -> dict[tuple[str, str], bytes]:
+    """(name, etag) → the bytes of these logs, in their order; of those that are still the same."""
+    bucket, name_of = table.log_bucket, table.layout.log_name
     have = checkpoint.read(bucket, table.layout).bodies
-    found = {name: have.get((name, info.etag)) for name, info in basis.logs.items()}
-    missing = [name for name, body in found.items() if body is None]
-    keys = [basis.logs[name].key for name in missing]
-    for name, blob in zip(missing, bucket.get_many(keys), strict=True):
-        if blob is None or blob.info.etag != basis.logs[name].etag:
-            return None
-        found[name] = blob.data
-    return [body for body in found.values() if body is not None]
-
-
-def _write_all(table: TableLog) -> int:
-    """A checkpoint of version 1, of every log: 1 LIST + 1 GET a log + 1 PUT."""
-    bucket, layout = table.log_bucket, table.layout
-    listing = bucket.list(layout.log_prefix)
-    chosen = [i for i in listing.objects if parse_log_name(i.key[len(layout.log_prefix) :]) is not None]
-    have: Bodies = checkpoint.read(bucket, layout).bodies
-    missing = [i for i in chosen if (layout.log_name(i.key), i.etag) not in have]
-    fresh = {
-        (layout.log_name(i.key), blob.info.etag): blob.data
-        for i, blob in zip(missing, bucket.get_many([i.key for i in missing]), strict=True)
-        if blob is not None
-    }
-    triples = []
-    for info in chosen:
-        name = layout.log_name(info.key)
-        body = have.get((name, info.etag)) or fresh.get((name, info.etag))
-        if body is not None:
-            triples.append((name, info.etag, body))
-    bucket.put(layout.checkpoint_key, checkpoint.encode_all(triples))
-    return len(triples)
+    found = {(name_of(info.key), info.etag): have.get((name_of(info.key), info.etag)) for info in infos}
+    missing = [info for info in infos if found[name_of(info.key), info.etag] is None]
+    for info, blob in zip(missing, bucket.get_many([info.key for info in missing]), strict=True):
+        if blob is not None and blob.info.etag == info.etag:
+            found[name_of(info.key), info.etag] = blob.data
+    return {place: body for place, body in found.items() if body is not None}
