@@ -5,7 +5,7 @@ Operations of `firn.lake` stand above these types and know no protocol.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -363,7 +363,34 @@ class AppendTicket(StagingTicket, Protocol):
         ...
 
 
-class Session(Protocol):
+class Replacing(Protocol):
+    """Who writes files that take others' places."""
+
+    @property
+    def namer(self) -> Namer:
+        """Names them."""
+        ...
+
+    def check(self) -> None:
+        """Raise early where the work can't be published any more."""
+        ...
+
+
+class UnlockedMerge(Replacing, Protocol):
+    """A merge that others maintain the table beside: it takes the lock only to publish. Its clock runs since before
+    its first data PUT."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What it reads: the table as it was when this was first asked for, before the first data PUT."""
+        ...
+
+    def publishing(self, op: str) -> AbstractContextManager[PublishingSession]:
+        """Hold the table's lock, to publish."""
+        ...
+
+
+class Session(Replacing, Protocol):
     """Exclusive maintenance of a table: nobody else merges, rewrites or removes meanwhile."""
 
     @property
@@ -372,11 +399,6 @@ class Session(Protocol):
     @property
     def writer(self) -> str:
         """The writer that changes the definition: the connection's, or "" on a journal without writers."""
-        ...
-
-    @property
-    def namer(self) -> Namer:
-        """Names the files that take others' places."""
         ...
 
     @property
@@ -397,6 +419,15 @@ class Session(Protocol):
         ...
 
     def publish(self, commit: Commit) -> str: ...
+
+
+class PublishingSession(Session, Protocol):
+    """The lock held, for files that were read and written before it was taken."""
+
+    def holds(self, paths: Iterable[str]) -> bool:
+        """Whether files, and rows of logs, are as the merge read them, so that what it made of them can take their
+        place. `publish` refuses with `ConflictError` what replaces others."""
+        ...
 
 
 class LogOffset(Protocol):
@@ -529,6 +560,11 @@ class LakeJournal(Protocol):
         ...
 
     def exclusive(self, op: str) -> AbstractContextManager[Session]: ...
+
+    def begin_merge(self) -> UnlockedMerge | None:
+        """Start a merge that holds the lock only to publish: before it writes a file. None where whoever maintains
+        the table holds the lock throughout."""
+        ...
 
     def known(self, *, since: float | None = None) -> KnownColumns:
         """The table's columns as an appender knows them: as they were some seconds ago at worst, or at `since`, a

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,30 @@ class ChangeResult:
     files_marked: int = 0
     foreign_files: int = 0
     moved_files: int = 0
+
+
+def joined(results: Sequence[ChangeResult]) -> ChangeResult:
+    """The answer of a verb that made several commits, the last of which is its version."""
+    if len(results) == 1:
+        return results[0]
+
+    def rows(name: str) -> int | None:
+        counts = [getattr(result, name) for result in results]
+        return None if None in counts else sum(counts)
+
+    return ChangeResult(
+        results[-1].op,
+        next((r.version for r in reversed(results) if r.version is not None), None),
+        rows_inserted=rows("rows_inserted"),
+        rows_updated=rows("rows_updated"),
+        rows_deleted=rows("rows_deleted"),
+        files_added=sum(r.files_added for r in results),
+        files_removed=sum(r.files_removed for r in results),
+        bytes_added=sum(r.bytes_added for r in results),
+        bytes_removed=sum(r.bytes_removed for r in results),
+        files=tuple(path for r in results for path in r.files),
+        foreign_files=max(r.foreign_files for r in results),
+    )
 
 
 @dataclass(frozen=True)

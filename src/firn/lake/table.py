@@ -518,7 +518,9 @@ class LakeTable:
     ) -> ChangeResult:
         """Merge small files and the log (papers: "Merging"). Readers and appenders go on meanwhile.
 
-        Rows that stand in logs are always written into files.
+        Rows that stand in logs are always written into files. A merge of more than 32 MB of files holds the table's
+        lock only while it plans and publishes, if the lock is in the bucket. What others change meanwhile is merged
+        anew, up to three times, and at last under the lock: each time is a commit.
 
         Args:
             target_size: Parquet bytes a merged file, "128MB" by default.
@@ -532,6 +534,8 @@ class LakeTable:
         Raises:
             LockHeldError: other maintenance is under way.
             LockLostError: this process stalled and another took over; nothing is visible.
+            AppendExpiredError: a merge of more than 32 MB took nearly as long as `orphan_age`.
+            ConflictError: a sweep by a shorter age than `orphan_age` deleted what such a merge had written.
 
         Cost: 1 LIST + 1 GET a log; 1 GET a source file (ranged ones for large files), 1 PUT a merged one;
         the lock, 1 GET + 2 PUTs and a renewal every third of the lease; 3 PUTs to publish.

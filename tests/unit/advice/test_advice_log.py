@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import orjson
 import pyarrow as pa
 import pytest
 
 import firn
 from advice import advises
+from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.maintain.session import MaintenanceSession
 from firn.journal.leaderless.replay.checkpoint import decode
+from firn.journal.model import Commit, DataFile
 from firn.testing import SimStore
-from regressions.journals import append, journal_on, merge, rows
+from regressions.journals import append, journal_on, merge, remove, rows
+from simulation.leaderless_table import HOUR, read_all
 
 
 def test_a_column_is_cast_or_has_another_name(db):
@@ -151,6 +157,43 @@ def test_a_change_without_an_answer_is_settled_by_the_next(monkeypatch):
     merge(other)
     assert rows(other) == [1, 2]
     assert [line.op for line in other.history()][-1] == "merge"
+
+
+def merging(journal: LeaderlessJournal, meanwhile: Callable[[], object]) -> None:
+    """One merge of all files that holds the lock only to publish."""
+    work = journal.begin_merge()
+    assert work is not None
+    files = work.snapshot.files
+    path = work.namer("p=a")
+    journal.bucket.put(path, orjson.dumps(read_all(journal, work.snapshot)))
+    meanwhile()
+    with work.publishing("merge") as session:
+        session.publish(Commit("merge", [DataFile(path, 1, 0)], [file.path for file in files]))
+
+
+def test_a_merge_that_was_overtaken_is_run_again():
+    store = SimStore()
+    journal, other = journal_on(store), journal_on(store, "other")
+    first, _ = append(journal, [1]), append(journal, [2])
+    with advises("Nothing of it is visible; run it again.", names=["db/t", "this merge read were replaced"]):
+        merging(journal, lambda: remove(other, [first]))
+    assert rows(journal) == [2]
+    merging(journal, lambda: None)
+    assert rows(other) == [2]
+
+
+def test_a_merge_whose_files_were_swept_is_run_again():
+    store = SimStore()
+    journal, other = journal_on(store), journal_on(store, "other")
+    append(journal, [1])
+
+    def sweep() -> None:
+        other.sweep(grace_ms=HOUR, orphan_age_ms=0, margin=False)
+
+    with advises("shorter age than the table's orphan_age deleted files", names=["db/t", "this merge"]):
+        merging(journal, sweep)
+    merging(journal, lambda: None)
+    assert rows(other) == [1]
 
 
 # -- restoring

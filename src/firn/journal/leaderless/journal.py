@@ -10,6 +10,7 @@ from firn.journal.leaderless.append import OpenAppend, seen_batch
 from firn.journal.leaderless.format.layout import TableLayout, parse_log_name
 from firn.journal.leaderless.maintain.session import MaintenanceSession, exclusive
 from firn.journal.leaderless.maintain.sweep import sweep
+from firn.journal.leaderless.maintain.unlocked import UnlockedMerge
 from firn.journal.leaderless.replay import damaged_logs
 from firn.journal.leaderless.replay.checkpoint_writer import write_checkpoint
 from firn.journal.leaderless.replay.damaged_logs import DamagedLog, SortedLogs
@@ -130,6 +131,13 @@ class LeaderlessJournal(TableLog):
     def exclusive(self, op: str) -> AbstractContextManager[MaintenanceSession]:
         """Hold the table's lock; see `session.exclusive`."""
         return exclusive(self, op)
+
+    def begin_merge(self) -> UnlockedMerge | None:
+        """Start a merge that holds the lock only to publish: before its first data PUT. None under a lock from
+        outside, and without conditional puts: that lock protects all of what its holder does."""
+        if self.lock is not None or not self.log_bucket.capabilities.conditional_put:
+            return None
+        return UnlockedMerge(self)
 
     def sweep(
         self,

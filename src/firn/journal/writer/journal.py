@@ -95,6 +95,9 @@ class WriterJournal(WriterTable):
         with self.own.maintenance(self.table):
             yield WriterMaintenance(self, op)
 
+    def begin_merge(self) -> None:
+        """None: a writer's part has one maintainer."""
+
     def publish(
         self,
         commit: Commit,

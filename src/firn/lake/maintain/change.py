@@ -11,7 +11,7 @@ from typing import Any
 from firn.errors import FirnError, InvalidInputError, UnsupportedError
 from firn.journal.columns import evolve
 from firn.journal.entries import Entries
-from firn.journal.model import ColumnTypes, Commit, DataFile, Session, Snapshot, SoftDelete
+from firn.journal.model import ColumnTypes, Commit, DataFile, Replacing, Session, Snapshot, SoftDelete
 from firn.lake.context import LakeContext
 from firn.lake.maintain.tasks import MergeContext, MergeTask, TaskResult, merge_task
 from firn.lake.partition.partition import Place, directory_of, match_partitions, parse_dir, told_values
@@ -69,14 +69,14 @@ def refuse_keys(table: LakeContext, what: str, instead: str) -> None:
 
 def run_tasks(
     table: LakeContext,
-    session: Session,
+    session: Replacing,
     fn: Callable[..., Any],
     tasks: Sequence[Any],
     context: Any,
     weights: Sequence[int],
     title: str,
 ) -> list[Any]:
-    """Map tasks by the runner that fits the plan, giving up as soon as the lock is lost."""
+    """Map tasks by the runner that fits the plan, giving up as soon as they can't be published any more."""
     if not tasks:
         return []
     report = table.engines.progress(f"{title} {table.name}")
@@ -102,7 +102,13 @@ def rewritten(
 ) -> FileChange:
     """Map tasks that write the files of `inputs` anew, each one those of its place."""
     weights = [sum(f.size for f in files) for files in inputs]
-    results = run_tasks(table, session, fn, tasks, context, weights, op)
+    return change_of(inputs, run_tasks(table, session, fn, tasks, context, weights, op), foreign)
+
+
+def change_of(
+    inputs: Sequence[Sequence[DataFile]], results: Sequence[TaskResult], foreign: int
+) -> FileChange:
+    """What tasks made of the files of `inputs`, one after the other."""
     columns: ColumnTypes = {}
     for result in results:
         if result.columns != columns:  # one may have had to widen a column that another didn't
@@ -225,12 +231,16 @@ def _rows(files: Sequence[DataFile]) -> int | None:
 
 
 def in_partitions(
-    table: LakeContext, snapshot: Snapshot, partitions: Sequence[Partition | Mapping[str, Any]] | None
+    table: LakeContext,
+    snapshot: Snapshot,
+    partitions: Sequence[Partition | Mapping[str, Any]] | None,
+    *,
+    may_be_gone: bool = False,
 ) -> list[DataFile]:
-    """The files of these partitions; all, if None."""
+    """The files of these partitions; all, if None. One that isn't there is an error, unless it may be gone."""
     if partitions is None:
         return list(snapshot.files)
-    wanted = places_of(table, snapshot, partitions)
+    wanted = places_of(table, snapshot, partitions, may_be_gone=may_be_gone)
     return [f for f in snapshot.files if table.partition_spec.place_of(f, table.places)[0] in wanted]
 
 
@@ -263,7 +273,11 @@ def removable(
 
 
 def places_of(
-    table: LakeContext, snapshot: Snapshot, partitions: Sequence[Partition | Mapping[str, Any]]
+    table: LakeContext,
+    snapshot: Snapshot,
+    partitions: Sequence[Partition | Mapping[str, Any]],
+    *,
+    may_be_gone: bool = False,
 ) -> set[Place]:
     """Places of partitions given by their values; naming one that isn't there is an error."""
     by_values: dict[frozenset[tuple[str, str | None]], set[Place]] = {}
@@ -277,11 +291,11 @@ def places_of(
                 f"a partition is given as its values, like {{'date_month': '2001-01'}}, not {values!r}."
             )
         key = frozenset((k, None if v is None else str(v)) for k, v in values.items())
-        if key not in by_values:
+        if key not in by_values and not may_be_gone:
             raise InvalidInputError(
                 f"{table.name} has no partition {dict(values)!r}; see partitions() for those it has."
             )
-        found |= by_values[key]
+        found |= by_values.get(key, set())
     return found
 
 

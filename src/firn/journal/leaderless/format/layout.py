@@ -1,7 +1,8 @@
 """All object names of a leaderless table, built and parsed in this one place.
 
     <table>/_data/<partition>/part-a-<unique>.parquet   written by appends
-    <table>/_data/<partition>/part-m-<unique>.parquet   written by maintenance
+    <table>/_data/<partition>/part-m-<unique>.parquet   written by maintenance that holds the lock
+    <table>/_data/<partition>/part-w-<unique>.parquet   written by a merge that takes it only to publish
     <table>/_log/<ms>_<host>.jsonl                      append logs
     <table>/_log/<ms>_m_<host>.jsonl                    logs of merge, removal, rewrite, …
     <table>/_firn/…                                     all else: the reference crashes on other keys in _log*
@@ -9,8 +10,9 @@
 For the second table of a name they are `_data~1`, `_log~1` and `_firn~1`; `_firn/table.json` stays where it is. If
 the table is shared with the reference, which knows two names alone, only `_firn~1` differs.
 
-Sweep tells parts of maintenance from parts of appends by name; the reference's parts are bare UUIDs, which
-never begin with `p`, and count as appends. No base name begins with `_` or `.`: Spark hides such files.
+Sweep tells parts of maintenance from all others by name. Those of a merge that doesn't hold the lock have the age of
+appends; the reference's are bare UUIDs, which never begin with `p`, and count as appends. No base name begins with
+`_` or `.`: Spark hides such files.
 """
 
 from __future__ import annotations
@@ -115,7 +117,13 @@ def mark_of(name: str) -> str | None:
 
 
 def is_maintenance_part(key: str) -> bool:
+    """Whether only the holder of the lock may be about to publish it: who has the lock takes it for an orphan."""
     return key.rpartition("/")[2].startswith("part-m-")
+
+
+def is_unlocked_part(key: str) -> bool:
+    """Whether a merge wrote it that didn't hold the lock: it may become as old as an append's, unnamed."""
+    return key.rpartition("/")[2].startswith("part-w-")
 
 
 @dataclass(frozen=True)
@@ -192,11 +200,23 @@ class TableLayout:
     def batch_prefix(self) -> str:
         return f"{self.firn_prefix}batches/"
 
+    @property
+    def work_prefix(self) -> str:
+        return f"{self.firn_prefix}work/"
+
+    def work_key(self, work: str) -> str:
+        """Of the note that says who is at a piece of work, such as a partition's directory."""
+        return self.work_prefix + hashlib.sha256(work.encode()).hexdigest()
+
     def batch_key(self, batch_id: str) -> str:
         return self.batch_prefix + hashlib.sha256(batch_id.encode()).hexdigest()
 
     def namer(self, *, maintenance: bool) -> DataNamer:
         return DataNamer(self.data_prefix, "m" if maintenance else "a")
+
+    def unlocked_namer(self) -> DataNamer:
+        """Names parts for which `is_unlocked_part` is true."""
+        return DataNamer(self.data_prefix, "w")
 
     def directory_of(self, path: str) -> str | None:
         """The partition directory in a data file's key, '' for none; None for a file that lies elsewhere.

@@ -14,10 +14,10 @@ holder that slept always fails. A check of the lease and then a put would double
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from firn.bucket.conditional import create, swap
 from firn.errors import (
@@ -40,6 +40,8 @@ from firn.journal.leaderless.replay.replay import ReplayedState, maintenance_log
 from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.lock import ExclusiveLock
 from firn.journal.model import Commit, DataFile, Snapshot
+
+SessionT = TypeVar("SessionT", bound="MaintenanceSession")
 
 
 class MaintenanceSession:
@@ -73,6 +75,8 @@ class MaintenanceSession:
         return self.state.snapshot()
 
     writer = ""
+    bounded = False
+    """Whether the log's PUT is retried only within R, as its files may become too old."""
 
     @property
     def namer(self) -> DataNamer:
@@ -195,7 +199,7 @@ class MaintenanceSession:
         reservation = encode(Log(log.name, log.t, notes={"op": "reserve"}, nonce=nonce))
         etag = create(bucket, key, reservation, nonce=nonce)  # (a)
         lease.announce(key)  # (b)
-        self._check_revived(revived)
+        self._check_ages(revived)
         body, left = encode(log), self._window_left()
         try:
             swap(bucket, key, body, etag, nonce=log.nonce, retry_for=left)  # (c)
@@ -234,6 +238,10 @@ class MaintenanceSession:
             "or later. The next maintenance of the table settles it; look with `firn log`."
         )
 
+    def _check_ages(self, revived: Sequence[DataFile]) -> None:
+        """Right before the log is sent: refuse one whose files a sweep or cleanup may have its eyes on."""
+        self._check_revived(revived)
+
     def _check_revived(self, revived: Sequence[DataFile]) -> None:
         """Refuse to bring back files that a cleanup may have its eyes on by the time that the log lands."""
         for file in revived:
@@ -259,13 +267,31 @@ class MaintenanceSession:
 
 @contextmanager
 def exclusive(table: TableLog, op: str) -> Iterator[MaintenanceSession]:
+    """Hold the table's lock for the body; see `locked`."""
+    with locked(table, op, lambda *held: MaintenanceSession(table, op, *held)) as session:
+        yield session
+
+
+@contextmanager
+def locked(
+    table: TableLog,
+    op: str,
+    made: Callable[[Lease | None, tuple[ExclusiveLock, Any] | None], SessionT],
+    *,
+    wait_ms: int | None = None,
+) -> Iterator[SessionT]:
     """Hold the table's lock for the body: the lock from outside first, where one is given, then the lease.
+
+    Args:
+        made: makes the session of the lease and the lock from outside.
+        wait_ms: how long to wait for a holder, the table's `lock_wait` by default.
 
     Raises:
         LockHeldError: somebody else maintains the table.
         UnsupportedError: the store has no conditional puts, and no lock was given.
     """
     settings, layout, lock = table.settings, table.layout, table.lock
+    wait_ms = settings.lock_wait_ms if wait_ms is None else wait_ms
     fenced = table.log_bucket.capabilities.conditional_put
     if not fenced and lock is None:
         raise UnsupportedError(
@@ -274,7 +300,7 @@ def exclusive(table: TableLog, op: str) -> Iterator[MaintenanceSession]:
         )
     outer = None
     if lock is not None:
-        outer = (lock, lock.acquire(layout.log_root, timeout=settings.lock_wait_ms / 1000))
+        outer = (lock, lock.acquire(layout.log_root, timeout=wait_ms / 1000))
     lease = session = None
     try:
         if fenced:
@@ -284,11 +310,11 @@ def exclusive(table: TableLog, op: str) -> Iterator[MaintenanceSession]:
                 table.clock,
                 op=op,
                 lease_ms=settings.lease_ms,
-                wait_ms=settings.lock_wait_ms,
+                wait_ms=wait_ms,
             )
             if table.renew_in_background:
                 lease.start_keeper()
-        session = MaintenanceSession(table, op, lease, outer)
+        session = made(lease, outer)
         yield session
     finally:
         try:
