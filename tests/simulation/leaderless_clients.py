@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from firn.errors import (
     AppendExpiredError,
+    ConflictError,
     InvalidInputError,
     LockHeldError,
     LockLostError,
@@ -21,6 +23,7 @@ from firn.errors import (
 )
 from firn.journal.leaderless import LeaderlessJournal, LeaderlessSettings
 from firn.journal.leaderless.maintain.session import MaintenanceSession
+from firn.journal.leaderless.maintain.unlocked import UnlockedMerge
 from firn.journal.lock import ExclusiveLock
 from firn.journal.model import Commit, DataFile, Snapshot
 from firn.testing import SimClient
@@ -39,6 +42,13 @@ from simulation.leaderless_table import (
 )
 
 NOTHING_DONE = (StoreUnavailableError, LockHeldError, LockLostError)
+
+
+class MergedUnit(NamedTuple):
+    """What a merge has written in place of others: all of it is published, or nothing."""
+
+    removes: list[str]
+    adds: list[DataFile]
 
 
 class Clients:
@@ -157,7 +167,7 @@ class Clients:
         try:
             yield
             self.model.done(op, client.time.now_ms)
-        except NOTHING_DONE:
+        except (*NOTHING_DONE, ConflictError):
             self.model.failed(op)
             raise
 
@@ -187,6 +197,54 @@ class Clients:
                         session.publish(Commit("merge", adds, removes, summary={"n": op.number}))
             except (*NOTHING_DONE, OutcomeUnknownError, ObjectNotFoundError):
                 continue
+
+    def unlocked_merger(self, client: SimClient) -> None:
+        """Merges each partition's files, and rows of logs, without the lock, and publishes what others have left."""
+        rng, journals = client.random, self.journals(client)
+        for _ in range(self.rounds):
+            self.rest(client, 1500)
+            journal = next(journals)
+            work = journal.begin_merge()
+            assert work is not None
+            try:
+                units = self._merge_unlocked(client, journal, work)
+                if not units:
+                    continue
+                with work.publishing("merge") as session:
+                    left = [unit for unit in units if session.holds(unit.removes)]
+                    self.model.happened["overtaken"] += len(left) < len(units)
+                    if not left:
+                        continue
+                    op = self.model.operation("merge")
+                    adds = [file for unit in left for file in unit.adds]
+                    removes = [path for unit in left for path in unit.removes]
+                    kind = rng.choice(["merge", "fold"])
+                    with self.publishing(client, op):
+                        session.publish(Commit(kind, adds, removes, summary={"n": op.number}))
+                    self.model.happened["unlocked"] += 1
+            except (*NOTHING_DONE, ConflictError, OutcomeUnknownError, ObjectNotFoundError):
+                continue
+
+    def _merge_unlocked(
+        self, client: SimClient, journal: LeaderlessJournal, work: UnlockedMerge
+    ) -> list[MergedUnit]:
+        rng, units = client.random, list[MergedUnit]()
+        parts = [f for f in work.snapshot.files if f.inlined is not None]
+        if parts and rng.random() < 0.5:
+            told = leaderless_table.rows_that_stay(journal, parts)
+            adds = [put_rows(journal, p, ids, namer=work.namer) for p, ids in told.items()]
+            units.append(MergedUnit([f.path for f in parts], adds))
+        for p in PARTITIONS:
+            files = [f for f in work.snapshot.objects if partition_of(f) == p]
+            if len(files) > 1:
+                chosen = rng.sample(files, rng.randint(2, len(files)))
+                ids = [i for f in chosen for i in rows_of(journal, f)]
+                self.rest(client, 1500)
+                units.append(
+                    MergedUnit([f.path for f in chosen], [put_rows(journal, p, ids, namer=work.namer)])
+                )
+        self.rest(client, 1500)
+        return units
 
     def remover(self, client: SimClient) -> None:
         """Removes a partition, rewrites its files without some rows, or replaces it by new rows."""

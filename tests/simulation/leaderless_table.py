@@ -10,6 +10,7 @@ from firn.bucket.base import Bucket
 from firn.clock import Clock
 from firn.journal.inlined import InlinedRows
 from firn.journal.leaderless import LeaderlessJournal, LeaderlessSettings
+from firn.journal.leaderless.format.layout import DataNamer
 from firn.journal.leaderless.maintain.cleanup import plan_cleanup, run_cleanup
 from firn.journal.leaderless.replay.horizon import record
 from firn.journal.lock import ExclusiveLock
@@ -42,10 +43,15 @@ def journal_of(
 
 
 def put_rows(
-    journal: LeaderlessJournal, partition: str, ids: Sequence[int], *, maintenance: bool
+    journal: LeaderlessJournal,
+    partition: str,
+    ids: Sequence[int],
+    *,
+    maintenance: bool = False,
+    namer: DataNamer | None = None,
 ) -> DataFile:
     """One data file."""
-    path = journal.layout.namer(maintenance=maintenance)(partition)
+    path = (namer or journal.layout.namer(maintenance=maintenance))(partition)
     body = orjson.dumps(list(ids))
     journal.bucket.put(path, body)
     return DataFile(path, len(body), journal.clock.now_ms(), {"rows": len(ids)})

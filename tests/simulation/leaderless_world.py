@@ -40,8 +40,9 @@ class Shape:
     `faults` scales all rates, `stalls` those of sleeping clients and of puts that land late. `skew_ms` is how far
     clocks may be off, `appenders_off_ms` those of appenders if it is another. `page_size` None draws one.
     `conditional=False` is a store without conditional puts, under a lock from outside. `pace` stretches
-    pauses. `inline` is the part of the appends whose rows stand in their logs. In a `windowed` world views build on
-    earlier ones, and each log lands within Z of its being sent or never. `hasty` sweepers take all that is dead.
+    pauses. `inline` is the part of the appends whose rows stand in their logs. `unlocked` mergers take the lock
+    only to publish. In a `windowed` world views build on earlier ones, and each log lands within Z of its being
+    sent or never. `hasty` sweepers take all that is dead.
     """
 
     appenders: int = 4
@@ -64,6 +65,7 @@ class Shape:
     pace: float = 1.0
     orphan_age_ms: int = 2 * HOUR
     inline: float = 0.0
+    unlocked: int = 0
     windowed: bool = False
     hasty: bool = False
 
@@ -74,8 +76,9 @@ def _is_late_log(call: Call, fault: Fault) -> bool:
 
 def _lands_in_time(call: Call, fault: Fault) -> bool:
     """The log of an append lands within Z of its being sent or never, conditional or not, and so does that of a
-    restore. Other conditional puts are as late as they like."""
-    return _is_late_log(call, fault) and ("_m_" not in call.key or call.client.startswith("restore"))
+    restore, and of a merge without the lock. Other conditional puts are as late as they like."""
+    bounded = "_m_" not in call.key or call.client.startswith(("restore", "unlocked"))
+    return bounded and _is_late_log(call, fault)
 
 
 def build(
@@ -142,6 +145,7 @@ def build(
     spawn("checkpoint", shape.checkpointers, clients.checkpointer)
     for n, reader in enumerate(streams):
         spawn(f"stream{n}-", 1, reader.run)
+    spawn("unlocked", shape.unlocked, clients.unlocked_merger)
 
     if isinstance(backing, WatchedStore):
 

@@ -17,9 +17,15 @@ from firn.bucket.conditional import create, swap
 from firn.errors import ConflictError, ObjectNotFoundError, OutcomeUnknownError
 from firn.journal.leaderless import append, stream
 from firn.journal.leaderless.format.codec import Log, decode, decode_many, encode
-from firn.journal.leaderless.format.layout import new_log_name, parse_log_name, version_of
+from firn.journal.leaderless.format.layout import (
+    DataNamer,
+    TableLayout,
+    new_log_name,
+    parse_log_name,
+    version_of,
+)
 from firn.journal.leaderless.journal import LeaderlessJournal
-from firn.journal.leaderless.maintain import cleanup, lease, session, sweep
+from firn.journal.leaderless.maintain import cleanup, lease, session, sweep, unlocked
 from firn.journal.leaderless.maintain.session import MaintenanceSession
 from firn.journal.leaderless.replay import checkpoint, horizon, loader, replay
 from firn.journal.leaderless.replay.table_log import TableLog
@@ -292,6 +298,26 @@ def merge_logs_with_rows(patch: pytest.MonkeyPatch) -> None:
         return made(replace(state, dead=dead), commit, **options)
 
     patch.setattr(session, "maintenance_log", careless)
+
+
+# -- rules 21 and 22
+
+
+def name_unlocked_parts_as_maintenance(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TableLayout, "unlocked_namer", lambda self: DataNamer(self.data_prefix, "m"))
+
+
+def merge_without_age(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(unlocked.UnlockedMerge, "check", lambda self: None)
+    patch.setattr(unlocked.UnlockedMerge, "orphans_went", lambda self: False)
+
+
+def replace_what_is_gone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(unlocked.PublishingSession, "are_live", lambda self, paths: True)
+
+
+def merge_under_other_entries(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(unlocked.PublishingSession, "reads_alike", lambda self: True)
 
 
 # -- rule 17

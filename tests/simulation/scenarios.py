@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import suppress
 
+import pytest
+
 from firn.errors import FirnError
+from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.format.codec import Log, encode
 from firn.journal.leaderless.format.layout import TableLayout
 from firn.journal.model import Commit
-from firn.testing import Call, Rule, Script, SimClient, SimStore, World, slow
+from firn.lake.definition.definition import LakeDefinition
+from firn.lake.maintain import merge as merging
+from firn.lake.table import LakeTable
+from firn.runner import InProcess, LocalRunner
+from firn.testing import Call, GatedBucket, Rule, Script, SimClient, SimStore, World, slow
 from regressions import test_checkpoint_shows_what_was_cleaned as checkpointed
 from regressions import test_slow_restore as restored
 from regressions import test_sweep_outlives_its_lock as unlocked
@@ -54,6 +61,29 @@ def published_while_being_settled() -> None:
     world.run()
     seen = rows(journal_of(setup, setup.clock))
     assert held.error is not None or seen == [], "an acknowledged removal was lost"
+
+
+def column_back_during_a_merge() -> None:
+    """Rule 22: a restore brings back a column that a merge without the lock has left out as dropped."""
+    store = SimStore()
+
+    def table_of(bucket: GatedBucket) -> LakeTable:
+        journal = LeaderlessJournal(bucket, PREFIX, clock=bucket.clock, renew_in_background=False)
+        return LakeTable(bucket, PREFIX, LakeDefinition("t"), journal, InProcess(LocalRunner(threads=1)))
+
+    other = table_of(store.bucket("other"))
+    for n in range(2):
+        other.append([{"n": n, "note": "kept"}])
+        other.bucket.clock.sleep(1)
+    before = other.snapshot().version
+    other.alter(drop=["note"])
+    other.bucket.clock.sleep(1)
+    plan = Before(lambda call: call.verb == "put" and "/part-w-" in call.key, lambda: other.restore(before))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(merging, "UNLOCKED_BYTES", 0)
+        table_of(store.bucket("merger", plan=plan)).merge()
+    assert plan.done
+    assert other.scan().to_arrow()["note"].to_pylist() == ["kept", "kept"]
 
 
 def replaced_after_it_was_deleted() -> None:

@@ -38,6 +38,7 @@ from firn.journal.leaderless.maintain.lease import LockState
 from firn.journal.model import Commit
 from firn.kinds import Kind
 from firn.lake.definition.definition import LakeDefinition
+from firn.lake.maintain import merge as merging
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.table import LakeTable
 from firn.lake.write.upload import Uploader
@@ -181,10 +182,18 @@ class Operation(NamedTuple):
         return visit(self.operate, self.after, again=self.again)
 
 
+def merge_unlocked(table: LakeTable) -> None:
+    """As if the files were large: the lock is taken only to look and to publish."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(merging, "UNLOCKED_BYTES", 0)
+        table.merge()
+
+
 OPERATIONS = {
     "append": Operation(lambda t: t.append(BATCH), [*FIRST, *NEW], NEW),
     "batch": Operation(lambda t: t.append(BATCH, batch_id="once"), [*FIRST, *NEW]),
     "merge": Operation(lambda t: t.merge(), FIRST),
+    "merge unlocked": Operation(merge_unlocked, FIRST),
     "remove": Operation(
         lambda t: t.remove_partitions("place = 'x'"), without(FIRST, lambda row: row[0] == "x")
     ),
@@ -195,7 +204,15 @@ OPERATIONS = {
 
 @pytest.mark.parametrize(
     ("name", "points"),
-    [("append", 24), ("batch", 30), ("merge", 60), ("remove", 40), ("delete", 50), ("rewrite", 40)],
+    [
+        ("append", 24),
+        ("batch", 30),
+        ("merge", 60),
+        ("merge unlocked", 80),
+        ("remove", 40),
+        ("delete", 50),
+        ("rewrite", 40),
+    ],
 )
 def test_an_operation(name: str, points: int) -> None:
     assert OPERATIONS[name].visit() > points

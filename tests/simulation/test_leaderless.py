@@ -24,6 +24,8 @@ ALSO = {
     "restorers": {"restore", "remove", "cleanup"},
     "streams": {"delivered", "streamed", "lapsed", "cleanup"},
     "caches": {"checkpoint", "cleanup"},
+    "unlocked": {"unlocked", "overtaken", "restore", "sweep", "cleanup"},
+    "slow-unlocked": {"unlocked", "sweep"},
     "calm": {"restore", "sweep", "cleanup", "streamed", "delivered"},
     "wrong-clocks": {"refused", "streamed"},
     "outside-lock": {"restore", "sweep", "streamed"},

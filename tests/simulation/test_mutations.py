@@ -58,6 +58,9 @@ CASES = [
     Case("batches: void first", without.take_batches_over_unvoided, "twins", 5),
     Case("batches: carried", without.forget_batches_when_merging, "twins", 27),
     Case("readers: late appends", without.skip_logs_that_are_not_carried, "mixed", 1),
+    Case("21 names", without.name_unlocked_parts_as_maintenance, "slow-unlocked", 8),
+    Case("21 age", without.merge_without_age, "slow-unlocked", 182),
+    Case("22 live files", without.replace_what_is_gone, "unlocked", 4),
     Case("rows in logs: end with the log", without.rows_outlive_their_log, "inlined"),
     Case("rows in logs: all are written", without.leave_rows_of_other_partitions, "inlined"),
     Case("rows in logs: a merge spares others", without.merge_logs_with_rows, "inlined"),
@@ -82,6 +85,7 @@ SCENARIOS: list[tuple[Mutation, Callable[[], None]]] = [
     (without.delete_whatever_is_dead, scenarios.dead_file_named_by_a_log_that_stays),
     (without.get_before_the_list_ends, scenarios.logs_read_before_the_list_ended),
     (without.believe_any_etag, scenarios.log_changed_after_the_list),
+    (without.merge_under_other_entries, scenarios.column_back_during_a_merge),
     (without.sweep_unconfirmed, scenarios.unlocked.test_a_sweep_that_lost_the_lock_deletes_no_parts),
     (without.restore_at_any_age, scenarios.restored.test_a_restore_that_stalled_is_refused),
     (
