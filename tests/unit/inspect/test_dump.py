@@ -14,6 +14,7 @@ import firn
 from cli_runs import ROWS, done, flights, run
 from firn.cli.terminal.output import encode
 from firn.inspect.dump.dump import Dump, dump_object, dump_url
+from firn.journal.leaderless.maintain.work_note import take
 
 
 @pytest.fixture
@@ -25,6 +26,8 @@ def busy(tmp_path: Path) -> firn.LakeTable:
     table.delete("delay = 9")
     table.sweep(older_than="0s")
     table.checkpoint()
+    layout = table.journal.layout  # type: ignore[attr-defined]
+    assert take(table.bucket, layout.work_key(""), clock_key=layout.clock_key, seconds=60)
     return table
 
 
@@ -41,6 +44,7 @@ def test_every_object_of_a_table_has_a_kind(busy: firn.LakeTable) -> None:
         "maintenance lock",
         "record of sweeps",
         "batch claim",
+        "note of who is at a long piece of work",
         "checkpoint of a lake table's log",
     }
     assert [d.problems for d in found.values() if d.problems] == []

@@ -65,6 +65,7 @@ _JSON_KINDS = (
     (r"(^|/)data(~[0-9]+)?/[^/]+\.json$", "row of a record table"),
     (r"_firn(~[0-9]+)?/sweep\.json$", "record of sweeps"),
     (r"_firn(~[0-9]+)?/batches/[^/]+$", "batch claim"),
+    (r"_firn(~[0-9]+)?/work/[^/]+$", "note of who is at a long piece of work"),
     (r"_firn/newest-checkpoint$", "hint to a writer's newest checkpoint"),
     (r"_firn/database\.json$", "name of a database of writers' catalogs"),
 )

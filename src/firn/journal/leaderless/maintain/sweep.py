@@ -1,4 +1,4 @@
-"""Sweep: cleanup of tombstones, orphans that no log names, expired batch claims (rules 13 to 16).
+"""Sweep: cleanup of tombstones, orphans that no log names, old claims and notes (rules 13 to 16).
 
 It runs under the table's lock, as orphans of maintenance can be told from parts being written only while
 nobody else maintains. `now` is the store's clock: the last-modified of the lock's own PUT.
@@ -20,6 +20,9 @@ from firn.journal.leaderless.replay.horizon import record
 from firn.journal.leaderless.replay.replay import BATCH_MEMORY_MS
 from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.model import SweepReport
+
+WORK_MEMORY_MS = 24 * 3600 * 1000
+"""How long a note of work is kept that nobody has taken away."""
 
 
 def sweep(
@@ -76,7 +79,7 @@ def sweep(
     if plan.logs:
         _forget_bodies(table)
     table.bucket.delete_many([o.key for o in orphans])
-    _delete_old_claims(table, now)
+    _delete_old_notes(table, now)
     return report
 
 
@@ -112,6 +115,15 @@ def _orphans(parts: Sequence[ObjectInfo], named: set[str], append_before_ms: int
     ]
 
 
-def _delete_old_claims(table: TableLog, now: int) -> None:
-    claims = table.log_bucket.list(table.layout.batch_prefix).objects
-    table.log_bucket.delete_many([c.key for c in claims if c.modified_ms < now - BATCH_MEMORY_MS])
+def _delete_old_notes(table: TableLog, now: int) -> None:
+    """Claims of batches, and notes of who is at what."""
+    layout = table.layout
+    oldest = {layout.batch_prefix: now - BATCH_MEMORY_MS, layout.work_prefix: now - WORK_MEMORY_MS}
+    there = table.log_bucket.list(layout.firn_prefix).objects
+    old = [
+        i.key
+        for i in there
+        for prefix, ms in oldest.items()
+        if i.key.startswith(prefix) and i.modified_ms < ms
+    ]
+    table.log_bucket.delete_many(old)
