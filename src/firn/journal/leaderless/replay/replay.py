@@ -15,6 +15,7 @@ from firn.journal.entries import FEATURE, NAME, Entries
 from firn.journal.inlined import ROWS
 from firn.journal.leaderless.format.codec import DEFINITION, WINDOW, Log, replaced_names
 from firn.journal.leaderless.format.layout import version_of
+from firn.journal.leaderless.replay.size_classes import taken_in
 from firn.journal.model import LACKING, ColumnTypes, Commit, DataFile, Snapshot, with_clocks, with_types
 
 EMPTY_VERSION = "0"
@@ -204,7 +205,8 @@ def maintenance_log(
     """The log that makes `commit` true: tombstones, carried markers, new files (rules 10 to 12).
 
     `log_key` and `modified` give each listed log's key and last-modified by name. Logs are replaced that name a
-    removed file; by a merge all, but for those whose rows it doesn't remove. Every path of a tombstoned log is
+    removed file; by a merge all, but for those whose rows it doesn't remove; by a fold those of maintenance that
+    `taken_in` says. Every path of a tombstoned log is
     carried, in its replayed state, not in that log's own: else its other partitions vanish at cleanup, or removed
     files come back. Rows that stand in a log have no path to be carried: its tombstone ends them.
     """
@@ -229,6 +231,14 @@ def maintenance_log(
         if log.name not in already
         and (any(f.path in touched for f in log.files) or (commit.op == "merge" and not leaves_rows(log)))
     ]
+    if commit.op == "fold":
+        there = {log.name for log in replaced} | already
+        others = [log for log in state.logs if log.name not in there and _is_carried_by_folds(log)]
+        lines = len(added) + sum(
+            1 + len(log.tombstones) + sum(f.inlined is None for f in log.files) for log in replaced
+        )
+        replaced += taken_in(others, lines)
+        replaced.sort(key=lambda log: log.order)
     # Files that are carried on may have columns whose values are others' by now.
     had = {column for log in replaced if log.files for column in log.columns}
     columns.update({column: kind for column, kind in state.agreement.moved.items() if column in had})
@@ -264,6 +274,11 @@ def maintenance_log(
     if definition.of(FEATURE).get(WINDOW):
         need = (*need, WINDOW)
     return Log(name, t, columns, files, dead, tombstones, notes, nonce, need)
+
+
+def _is_carried_by_folds(log: Log) -> bool:
+    """Whether it is of maintenance, or void: folds leave files of appends alone, and so their logs."""
+    return "_m_" in log.name or (not log.files and log.inlined is None)
 
 
 def _carried(file: DataFile, before: ColumnTypes, after: ColumnTypes) -> DataFile:
