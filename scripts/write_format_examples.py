@@ -172,7 +172,7 @@ def _life_of_a_table() -> dict[str, str]:
     texts["sweep"] = bucket.get(journal.layout.horizon_key).data.decode()
     texts["keys"] = "\n".join(store.keys())
     values = [[979509300000000, 982849320000000], ["DTW", None], [66, 95]]
-    few = DataFile("", 0, 0, {"rows": 2, "inlined": InlinedRows(COLUMNS, values, 2)})
+    few = DataFile("", 0, 0, {"rows": 2, "inlined": InlinedRows.of(COLUMNS, values, 2)})
     version = journal.begin_append().commit(Commit("append", [few], columns=COLUMNS))
     texts["inlined"] = bucket.get(f"prod/flights/_log/{version}.jsonl").data.decode()
     return texts

@@ -60,12 +60,12 @@ def put_rows(
 def inlined_rows(ids: Sequence[int], columns: Mapping[str, str]) -> DataFile:
     """Rows that are to stand in their append's log."""
     values = [list(ids), *([None] * len(ids) for _ in range(len(columns) - 1))]
-    return DataFile("", 1, 0, {"rows": len(ids), "inlined": InlinedRows(columns, values, len(ids))})
+    return DataFile("", 1, 0, {"rows": len(ids), "inlined": InlinedRows.of(columns, values, len(ids))})
 
 
 def rows_of(journal: LeaderlessJournal, file: DataFile) -> list[int]:
     if file.inlined is not None:
-        return list(file.inlined.values[0])
+        return list(next(iter(file.inlined.values().values())))
     return list(orjson.loads(journal.bucket.get(file.path).data))
 
 

@@ -75,17 +75,18 @@ def from_json(values: Sequence[Any], kind: str) -> pa.Array:
     return pa.array(values, arrow_type(kind))
 
 
-def column_of(rows: InlinedRows, name: str) -> pa.Array:
-    """One column of rows in a log.
+def column_of(rows: InlinedRows, name: str, values: Sequence[Any]) -> pa.Array:
+    """One column of rows in logs, of its values.
 
     Raises:
         CorruptObjectError: values that aren't of the column's type.
     """
     kind = rows.columns[name]
-    values = rows.values[list(rows.columns).index(name)]
     try:
         return from_json(values, kind)
     except (ValueError, TypeError, OverflowError, ArithmeticError, pa.ArrowException) as error:
+        for part in rows.parts:  # which log it is
+            column_of(part, name, part.values()[name])
         raise CorruptObjectError(
             f"{rows.where}: the column {name!r} ({kind}) of its rows holds something else ({error}): the object was "
             "changed. Copy it back from a backup or an older object version."

@@ -258,9 +258,14 @@ def with_clocks(commit: Commit, clock: str) -> Sequence[DataFile]:
     if not commit.clocked:
         return commit.adds
     return [
-        f if f.clocks is not None else f._replace(extra={**(f.extra or {}), "clock": f"{clock}#{n:06d}"})
+        f if f.clocks is not None else f._replace(extra={**(f.extra or {}), "clock": clock_of(clock, n)})
         for n, f in enumerate(commit.adds)
     ]
+
+
+def clock_of(clock: str, number: int) -> str:
+    """The clock of a commit's file of this number."""
+    return f"{clock}#{number:06d}"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ from firn.arrow.json_columns import from_json, has_json, to_json
 from firn.arrow.types import arrow_type
 from firn.inspect.dump.dump import dump_object
 from firn.inspect.fsck.fsck import check
+from firn.journal import inlined
+from firn.journal.inlined import InlinedRows
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.format import codec
 from firn.journal.leaderless.format.layout import mark_of
@@ -85,13 +87,82 @@ def test_a_value_of_another_type_is_damage_that_names_log_and_column(
     key = journal.layout.log_key(f"{table.append([{'a': 1}]).version}.jsonl")
     log = codec.decode(key.rpartition("/")[2], table.bucket.get(key).data, where=key)
     assert log.inlined is not None
-    rows = type(log.inlined)({"a": kind}, [[value]], 1)
+    rows = InlinedRows.of({"a": kind}, [[value]], 1)
     table.bucket.put(key, codec.encode(_replaced(log, rows, kind)))
     with pytest.raises(firn.CorruptObjectError, match="the column 'a'") as error:
         _opened(table).scan().to_arrow()
     assert key in str(error.value)
     found = check(firn.connect(table.bucket.uri("").rstrip("/")))
     assert [key in str(problem) for problem in found.problems] == [True]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b'{"n":2,"v":[[1]]}', "the column 'a' of its rows hasn't 2 values"),
+        (b'{"n":1,"v":[[1],[2]]}', "haven't the 1 columns"),
+        (b'{"n":1,"v":[[1]],"x":2}', "aren't an object of `n` and `v`"),
+        (b'{"n":1,"v":[["1"]]}', "the column 'a' .BIGINT. of its rows"),
+        (b'{"n":1,"v":[[1]', "."),
+    ],
+)
+def test_damage_among_many_logs_names_the_one_that_has_it(text: bytes, why: str, table: LakeTable) -> None:
+    journal = table.journal
+    assert isinstance(journal, LeaderlessJournal)
+    versions = [table.append([{"a": 1}]).version for _ in range(4)]
+    key = journal.layout.log_key(f"{versions[2]}.jsonl")
+    log = codec.decode(key.rpartition("/")[2], table.bucket.get(key).data, where=key)
+    rows = InlinedRows(log.columns, b'{"firn":{"inline":%b}}' % text, 1)
+    table.bucket.put(key, codec.encode(_replaced(log, rows, "BIGINT")))
+    with pytest.raises(firn.CorruptObjectError, match=why) as error:
+        _opened(table).scan().to_arrow()
+    assert key in str(error.value)
+    found = check(firn.connect(table.bucket.uri("").rstrip("/")))
+    assert [key in str(problem) for problem in found.problems] == [True]
+
+
+def test_a_schema_is_parsed_once_however_many_logs_have_it(
+    table: LakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(20):
+        table.append([{"a": n}])
+    parsed: list[bytes] = []
+    monkeypatch.setattr(codec, "orjson", _Parser(parsed))
+    opened = _opened(table)
+    assert opened.scan().count() == 20
+    text = b"\n".join(parsed)
+    assert text.count(b'{"a":"BIGINT"}') == 1
+    assert text.count(b'"crc"') == 20 and b'"n":1' not in text, "rows are parsed when they are read"
+    shared = {id(file.inlined.columns) for file in opened.snapshot().files}
+    assert len(shared) == 1
+    monkeypatch.undo()
+    parsed.clear()
+    monkeypatch.setattr(inlined, "orjson", _Parser(parsed))
+    assert opened.scan(columns=["a"], where="a > 17").to_arrow()["a"].to_pylist() == [18, 19]
+    assert len(parsed) == 20, "one parse of each log's rows"
+
+
+class _Parser:
+    """orjson, which notes what it parses."""
+
+    def __init__(self, parsed: list[bytes]) -> None:
+        self._parsed = parsed
+        self.JSONDecodeError, self.dumps = orjson.JSONDecodeError, orjson.dumps
+
+    def loads(self, text: bytes) -> Any:
+        self._parsed.append(text)
+        return orjson.loads(text)
+
+
+def test_rows_that_others_spell_otherwise_are_read(table: LakeTable) -> None:
+    journal = table.journal
+    assert isinstance(journal, LeaderlessJournal)
+    key = journal.layout.log_key(f"{table.append([{'a': 1}]).version}.jsonl")
+    log = codec.decode(key.rpartition("/")[2], table.bucket.get(key).data, where=key)
+    rows = InlinedRows(log.columns, b'{ "firn": {"inline": {"v": [[5, 6]], "n": 2}} }', 2)
+    table.bucket.put(key, codec.encode(_replaced(log, rows, "BIGINT")))
+    assert _opened(table).scan().count() == 2
+    assert _opened(table).scan().to_arrow()["a"].to_pylist() == [5, 6]
 
 
 def _replaced(log: codec.Log, rows: Any, kind: str) -> codec.Log:

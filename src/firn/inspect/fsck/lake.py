@@ -97,8 +97,8 @@ def _logs(journal: LeaderlessJournal, found: Findings) -> tuple[list[Log], Bodie
             log = decode(name, blob.data, where=where)
             if log.inlined is not None:
                 found.count("logs with rows", 1)
-                for column in log.inlined.columns:
-                    column_of(log.inlined, column)
+                for column, values in log.inlined.values().items():
+                    column_of(log.inlined, column, values)
             logs.append(log)
         except CorruptObjectError as error:
             what = str(error).removeprefix(where).lstrip(":, ").partition(". ")[0].rstrip(".")

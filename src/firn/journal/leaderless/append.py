@@ -24,7 +24,8 @@ from firn.errors import (
     OutcomeUnknownError,
     StoreError,
 )
-from firn.journal.leaderless.format.codec import INLINE, Log, decode, encode
+from firn.journal.inlined import INLINE
+from firn.journal.leaderless.format.codec import Log, decode, encode
 from firn.journal.leaderless.format.layout import (
     new_log_name,
     parse_log_name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 
@@ -39,6 +40,11 @@ class InlinedSource:
         """Spellings by folded name."""
         return {fold(name): name for name in self.names}
 
+    @cached_property
+    def _values(self) -> Any:
+        """What each column is made of, by name: of rows in logs their values, which are parsed once."""
+        return self._rows if isinstance(self._rows, pa.Table) else self._rows.values()
+
     def batches(self, row_groups: Sequence[int], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Some columns of the rows, in batches of at most `BATCH_ROWS`."""
         if not row_groups:
@@ -49,8 +55,8 @@ class InlinedSource:
             return
         for name in names:
             if name not in self._columns:
-                rows = self._rows
-                self._columns[name] = rows[name] if isinstance(rows, pa.Table) else column_of(rows, name)
+                rows, values = self._rows, self._values[name]
+                self._columns[name] = values if isinstance(rows, pa.Table) else column_of(rows, name, values)
         table = pa.table({name: self._columns[name] for name in names})
         yield from table.to_batches(BATCH_ROWS)
 

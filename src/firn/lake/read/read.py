@@ -155,12 +155,19 @@ def united(files: Sequence[DataFile]) -> list[DataFile]:
 
 
 def read_alike(parts: Sequence[DataFile]) -> list[list[DataFile]]:
-    """Rows of logs, those together that have the same columns and are read in the same way."""
+    """Rows of logs, those together that have the same columns and are read in the same way. Costs a lookup for each
+    log that shares both with another, as logs do that were decoded together."""
     groups: dict[Hashable, list[DataFile]] = {}
+    known: dict[tuple[int, int, int], list[DataFile]] = {}
     for part in parts:
-        reads = tuple((name, tuple(own)) for name, own in sorted(part.reads.items()))
-        key = tuple(part.inlined.columns.items()), reads, tuple(sorted(part.odd)), part.deletes
-        groups.setdefault(key, []).append(part)
+        extra = part.extra or {}
+        shared = id(part.inlined.columns), id(extra.get("reads")), id(extra.get("deletes"))
+        group = known.get(shared)
+        if group is None:
+            reads = tuple((name, tuple(own)) for name, own in sorted(part.reads.items()))
+            key = tuple(part.inlined.columns.items()), reads, tuple(sorted(part.odd)), part.deletes
+            group = known[shared] = groups.setdefault(key, [])
+        group.append(part)
     return list(groups.values())
 
 

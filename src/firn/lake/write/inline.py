@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import TypeAlias
 
-import orjson
 import pyarrow as pa
 
 from firn.arrow.json_columns import has_json, to_json
@@ -52,8 +51,7 @@ def inlined(spec: WriteSpec, batches: Batches, limit: int) -> tuple[DataFile | N
         values = [to_json(table[name], kind) for name, kind in spec.columns.items()]
     except UnicodeDecodeError:  # Parquet takes any bytes
         return None, taken
-    found = InlinedRows(spec.naming.in_files(spec.columns), values, table.num_rows)
-    size = len(orjson.dumps(found.to_json()))
-    if size > limit:
+    found = InlinedRows.of(spec.naming.in_files(spec.columns), values, table.num_rows)
+    if found.size > limit:
         return None, taken
-    return DataFile("", size, 0, {"rows": table.num_rows, "inlined": found}), taken
+    return DataFile("", found.size, 0, {"rows": table.num_rows, "inlined": found}), taken

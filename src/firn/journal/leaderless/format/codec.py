@@ -15,24 +15,23 @@ no `head`; instead their first line is checked against the lines that it counts.
 
 from __future__ import annotations
 
-import gc
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import orjson
 
 from firn.errors import CorruptObjectError, UnsupportedError
-from firn.journal.inlined import ROWS, InlinedRows
+from firn.journal.inlined import INLINE, LINE_START, ROWS, InlinedRows, rows_in
 from firn.journal.leaderless.format.layout import version_of
-from firn.journal.model import ColumnTypes, Commit, DataFile, with_clocks
+from firn.journal.model import ColumnTypes, DataFile, clock_of
+from firn.pauses import no_collection
 
 FORMAT_VERSION = 1  # frozen: the reference's `v`
 NOTES_VERSION = 1  # frozen: of everything under a "firn" key
 DEFINITION = "definition"  # frozen
-INLINE = "inline"  # frozen
 WINDOW = "window"  # frozen
 KNOWN_FEATURES: frozenset[str] = frozenset((DEFINITION, INLINE, WINDOW))
 """The features that a header's `need` may name. `definition`: the notes hold the table's definition as it was
@@ -88,26 +87,22 @@ def replaced_names(logs: Iterable[Log]) -> set[str]:
     return {key.rpartition("/")[2] for log in logs if log.notes.get("complete") for key in log.tombstones}
 
 
-def inlined_line(rows: InlinedRows) -> bytes:
-    """The line of the slot that holds rows."""
-    return orjson.dumps({"firn": {INLINE: rows.to_json()}})
-
-
 def with_part(log: Log, key: str, *, clocked: bool) -> Log:
     """The log with its rows, if it has any, as a file of it: they are read as one. `key` is the log's; with `clocked`
     the rows have the commit's clock."""
     if log.inlined is None:
         return log
-    extra = {"rows": log.inlined.count, "inlined": log.inlined}
-    commit = Commit("append", [DataFile(key + ROWS, log.inlined_bytes, log.t, extra)], clocked=clocked)
-    return replace(log, files=with_clocks(commit, version_of(log.name)))
+    extra: dict[str, Any] = {"rows": log.inlined.count, "inlined": log.inlined}
+    if clocked:
+        extra["clock"] = clock_of(version_of(log.name), 0)
+    return replace(log, files=(DataFile(key + ROWS, log.inlined_bytes, log.t, extra),))
 
 
 def encode(log: Log) -> bytes:
     """The object's bytes, deterministic for equal logs."""
     lines = [orjson.dumps(dict(log.columns)), orjson.dumps({"firn": dict(log.notes)})]
     if log.inlined is not None:
-        lines.append(inlined_line(log.inlined))
+        lines.append(log.inlined.line)
     first_tombstone = 1 + len(lines)
     lines += [orjson.dumps({"p": p, "t": t}) for p, t in log.tombstones.items()]
     first_file = 1 + len(lines)
@@ -147,22 +142,10 @@ def decode(name: str, data: bytes, *, where: str) -> Log:
 
 
 def decode_many(bodies: Sequence[tuple[str, bytes, str]]) -> list[Log]:
-    """Parse many logs, given as (name, bytes, where), by one pass of the JSON parser over all lines."""
-    with _no_collection():
+    """Parse many logs, given as (name, bytes, where), by one pass of the JSON parser over all distinct lines, without
+    those of rows: logs with the same schema share it."""
+    with no_collection():
         return _decode_many(bodies)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Pause the cycle collector, which would walk a hundred thousand fresh, acyclic markers again and again:
-    half of the time that decoding them takes."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _decode_many(bodies: Sequence[tuple[str, bytes, str]]) -> list[Log]:
@@ -170,38 +153,38 @@ def _decode_many(bodies: Sequence[tuple[str, bytes, str]]) -> list[Log]:
     for lines in split:
         if not lines[-1]:  # a newline at the end: the papers' examples allow it
             lines.pop()
-    every = [line for lines in split for line in lines if line]
+    distinct = dict.fromkeys(
+        line for line in chain.from_iterable(split) if line and not line.startswith(LINE_START)
+    )
     try:
-        values = orjson.loads(b"[" + b",".join(every) + b"]")
-        if len(values) != len(every):
+        values = orjson.loads(b"[" + b",".join(distinct) + b"]")
+        if len(values) != len(distinct):
             raise ValueError("lines that aren't one value each")
     except ValueError:  # some log is damaged: find out which, and name the line
         return [
-            _assemble(name, data, [_object(line, where, n) for n, line in enumerate(lines)], where)
+            _assemble(name, data, lines, [_object(line, where, n) for n, line in enumerate(lines)], where)
             for (name, data, where), lines in zip(bodies, split, strict=True)
         ]
-    logs, start = [], 0
+    parsed: dict[bytes, Any] = dict(zip(distinct, values, strict=True))
+    logs = []
     for (name, data, where), lines in zip(bodies, split, strict=True):
         if b"" in lines:
             raise _damaged(where, f"line {lines.index(b'')} is empty")
-        stop = start + len(lines)
-        logs.append(_assemble(name, data, values[start:stop], where))
-        start = stop
+        logs.append(_assemble(name, data, lines, [*map(parsed.get, lines)], where))
     return logs
 
 
-def _assemble(name: str, data: bytes, lines: Sequence[Any], where: str) -> Log:
-    """One log from its parsed lines."""
+def _assemble(name: str, data: bytes, raw: Sequence[bytes], lines: Sequence[Any], where: str) -> Log:
+    """One log from its lines as they stand in `data`, and parsed: None for rows. Others may share the parsed ones."""
     if not lines or not isinstance(lines[0], dict):
         raise _damaged(where, "line 0 is not a JSON object")
-    header = lines[0]
-    first, newline, body = data.partition(b"\n")
+    header, first = lines[0], raw[0]
     covered, mark, _ = first.rpartition(_HEAD)
     if mark and first != covered + _head_of(covered):
         raise _damaged(where, "the checksum of its first line is wrong")
     _check_versions(header, where)
     extras = header.get("firn") or {}
-    if not newline or ("crc" in extras and zlib.crc32(body) != extras["crc"]):
+    if len(first) == len(data) or ("crc" in extras and zlib.crc32(data[len(first) + 1 :]) != extras["crc"]):
         raise _damaged(where, "the checksum in its first line doesn't match the rest")
     if not mark and extras:
         _check_unsealed(name, header, lines, where)
@@ -213,14 +196,14 @@ def _assemble(name: str, data: bytes, lines: Sequence[Any], where: str) -> Log:
         if not 1 <= sch < len(lines) or not sch < first_tombstone <= first_file <= len(lines):
             raise ValueError("line numbers out of range")
         columns = lines[sch]
-        notes: dict[str, Any] = {}
+        notes: Mapping[str, Any] = {}
         inlined, size = None, 0
-        for at, line in enumerate(lines[sch + 1 : first_tombstone], sch + 1):
-            own = line.get("firn") or {}
-            if INLINE in own:
-                inlined, size = InlinedRows.from_json(own[INLINE], columns, where), len(data.split(b"\n")[at])
+        for at in range(sch + 1, first_tombstone):
+            own = None if lines[at] is None else lines[at].get("firn") or {}
+            if own is None or INLINE in own:
+                inlined, size = rows_in(raw[at], columns, where), len(raw[at])
             else:
-                notes.update(own)
+                notes = {**notes, **own} if notes else own
         tombstones: dict[str, int] = {}
         for entry in lines[first_tombstone:first_file]:
             path, time = entry["p"], entry["t"]
@@ -278,11 +261,11 @@ def _check_versions(header: Mapping[str, Any], where: str) -> None:
             f"{where} has format version {version!r}; this version of Firn reads {FORMAT_VERSION}. "
             "Upgrade Firn to read the table."
         )
-    needed = set((header.get("firn") or {}).get("need") or ())
-    if unknown := needed - KNOWN_FEATURES:
+    needed = (header.get("firn") or {}).get("need") or ()
+    if not KNOWN_FEATURES.issuperset(needed):
         raise UnsupportedError(
-            f"{where} needs the feature {sorted(unknown)[0]!r}, which this version of Firn doesn't know. "
-            "Upgrade Firn to read the table."
+            f"{where} needs the feature {min(set(needed) - KNOWN_FEATURES)!r}, which this version of Firn "
+            "doesn't know. Upgrade Firn to read the table."
         )
 
 
