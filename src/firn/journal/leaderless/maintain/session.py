@@ -75,8 +75,6 @@ class MaintenanceSession:
         return self.state.snapshot()
 
     writer = ""
-    bounded = False
-    """Whether the log's PUT is retried only within R, as its files may become too old."""
 
     @property
     def namer(self) -> DataNamer:

@@ -89,8 +89,6 @@ class UnlockedMerge:
 class PublishingSession(MaintenanceSession):
     """The lock held, for files that were read and written before it was taken."""
 
-    bounded = True
-
     def __init__(
         self, merge: UnlockedMerge, op: str, lease: Lease | None, outer: tuple[ExclusiveLock, Any] | None
     ) -> None:
