@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import orjson
@@ -16,6 +17,7 @@ from firn.journal.leaderless.format import codec
 from firn.journal.leaderless.format.layout import TableLayout
 from firn.journal.leaderless.replay import checkpoint
 from firn.journal.leaderless.replay.checkpoint import Basis
+from firn.journal.leaderless.replay.checkpoint_writer import write_if_behind
 from firn.testing import SimStore
 from regressions.journals import append, journal_on, merge, pass_time, rows
 from simulation.leaderless_table import PREFIX, SETTINGS, journal_of
@@ -103,6 +105,35 @@ def test_bytes_and_every_flipped_bit() -> None:
 def test_names_that_do_not_sort_by_time_are_no_basis() -> None:
     listed = {name: ObjectInfo(name, 1, "e", 1) for name in ("1767258000755_a.jsonl", "2dFkLm.jsonl")}
     assert Basis.of(1, 1, listed, listed) is None
+
+
+def test_appenders_write_it_where_nobody_else_does() -> None:
+    store = SimStore()
+    journal, other = journal_on(store, "appender", windowed=True), journal_on(store, "other", windowed=True)
+    append(other, [0])
+    journal.known()
+    for i in range(1, 99):
+        append(other, [i])
+    pass_time(journal, 11)
+    journal.known()
+    assert not write_if_behind(journal)
+    append(other, [99])
+    assert write_if_behind(journal)
+    assert not write_if_behind(other)
+    held = checkpoint.read(journal.log_bucket, LAYOUT).basis
+    assert held is not None
+    assert len(held.logs) == 100
+    for i in range(120):
+        append(other, [200 + i])
+    pass_time(journal, 11)
+    written = threading.Event()
+    put = journal.log_bucket.put
+    journal.log_bucket.put = lambda *args, **more: (put(*args, **more), written.set())[0]  # type: ignore[method-assign]
+    journal.known()
+    assert written.wait(60)
+    held = checkpoint.read(journal.log_bucket, LAYOUT).basis
+    assert held is not None
+    assert len(held.logs) == 220
 
 
 # -- the feature

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from firn.errors import CorruptObjectError, InvalidInputError
+from firn.errors import CorruptObjectError, FirnError, InvalidInputError
 from firn.journal.leaderless.append import OpenAppend, seen_batch
 from firn.journal.leaderless.format.layout import TableLayout, parse_log_name
 from firn.journal.leaderless.maintain.session import MaintenanceSession, exclusive
 from firn.journal.leaderless.maintain.sweep import sweep
 from firn.journal.leaderless.maintain.unlocked import UnlockedMerge
 from firn.journal.leaderless.replay import damaged_logs
-from firn.journal.leaderless.replay.checkpoint_writer import write_checkpoint
+from firn.journal.leaderless.replay.checkpoint_writer import BEHIND, write_checkpoint, write_if_behind
 from firn.journal.leaderless.replay.damaged_logs import DamagedLog, SortedLogs
 from firn.journal.leaderless.replay.horizon import read_horizon, replace_horizon
 from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.leaderless.stream import LeaderlessStream
 from firn.journal.model import KnownColumns, Namer, SweepReport
 from firn.journal.naming import Naming
+
+log = logging.getLogger("firn")
 
 
 class LeaderlessJournal(TableLog):
@@ -116,8 +120,20 @@ class LeaderlessJournal(TableLog):
         return OpenAppend(self, what)
 
     def known(self, *, since: float | None = None) -> KnownColumns:
-        """The table's columns as appenders know them; see `ColumnsMemory`."""
-        return self.known_columns.get(since=since)
+        """The table's columns as appenders know them; see `ColumnsMemory`. Where its LIST shows that many logs came
+        since the log checkpoint, that is written anew in the background (rule 26)."""
+        found = self.known_columns.get(since=since)
+        if self.known_columns.seen >= BEHIND and self.windowed:
+            self.known_columns.seen = 0
+            threading.Thread(target=self._catch_up, name="firn-checkpoint", daemon=True).start()
+        return found
+
+    def _catch_up(self) -> None:
+        """Whatever fails here costs requests of others alone; who appends is told by its own."""
+        try:
+            write_if_behind(self)
+        except FirnError as error:
+            log.info("%s: the log checkpoint wasn't written: %s", self.layout.prefix, error)
 
     def moment(self) -> float:
         return self.clock.monotonic()

@@ -13,6 +13,8 @@ from firn.journal.leaderless.replay.checkpoint import Basis, Bodies
 from firn.journal.leaderless.replay.replay import definition_in
 from firn.journal.leaderless.replay.table_log import TableLog
 
+BEHIND = 100
+"""So many logs more than the checkpoint has are worth another one."""
 MAX_ATTEMPTS = 10
 
 
@@ -34,6 +36,19 @@ def write_checkpoint(table: TableLog, *, whole: bool = False) -> int:
         attempt += 1
     table.log_bucket.put(table.layout.checkpoint_key, data)
     return count
+
+
+def write_if_behind(table: TableLog) -> bool:
+    """Store the log checkpoint anew if many logs came since the last one: `BEHIND`, and a quarter of those it has, so
+    that all that is written is at most five times the last. Cost: that of a view, 1 GET, then `write_checkpoint`."""
+    loaded, _ = table.view()
+    basis = checkpoint.read(table.log_bucket, table.layout).basis
+    covered = {} if basis is None else basis.logs
+    behind = sum(1 for log in loaded.logs if log.name not in covered)
+    if behind < max(BEHIND, len(covered) // 4):
+        return False
+    write_checkpoint(table)
+    return True
 
 
 def _of_basis(table: TableLog, *, whole: bool) -> tuple[bytes | None, int]:

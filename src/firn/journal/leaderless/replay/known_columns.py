@@ -40,6 +40,8 @@ class ColumnsMemory:
         self._marks: set[str] = set()
         self._read_at = 0.0
         self._mutex = threading.Lock()
+        self.seen = 0
+        """Logs that came since somebody asked last, as this process's LISTs have shown."""
 
     def get(self, *, since: float | None = None) -> KnownColumns:
         """The table's columns as appenders know them: refreshed by 1 LIST of newer logs, at most every
@@ -93,6 +95,7 @@ class ColumnsMemory:
             if blob is not None:
                 name = self.layout.log_name(info.key)
                 logs.append(decode(name, blob.data, where=self.bucket.uri(info.key)))
+        self.seen += len(names)
         self._after = max(names, default=self._after)
         self._marks.update(mark for name in names if (mark := mark_of(name)) is not None)
         self._own.clear()
