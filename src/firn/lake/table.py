@@ -538,7 +538,8 @@ class LakeTable:
             ConflictError: a sweep by a shorter age than `orphan_age` deleted what such a merge had written.
 
         Cost: 1 LIST + 1 GET a log; 1 GET a source file (ranged ones for large files), 1 PUT a merged one;
-        the lock, 1 GET + 2 PUTs and a renewal every third of the lease; 3 PUTs to publish.
+        the lock, 1 GET + 2 PUTs and a renewal every third of the lease; 3 PUTs to publish. More than 32 MB: the lock
+        twice, 2 LISTs, 2 GETs and 1 GET a log that came meanwhile more.
         """
         return merging.merge(
             self.context,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from firn.journal.model import DataFile, Places
@@ -12,6 +12,8 @@ from firn.lake.partition.partition import directory_of
 SKEW_LIMIT = 4
 """A file joins a merge only if it is at most so many times as large as all smaller ones together: else one
 big file would be rewritten again and again with a few small ones."""
+FAN_IN = 8
+"""So many files of a class of sizes become one of a higher class, where appends go on."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,103 @@ def plan_folds(files: Iterable[DataFile], *, places: Places, scattered: bool = F
             members = sorted((f for unit in chosen for f in unit), key=lambda f: (f.created_ms, f.path))
             groups.append(MergeGroup(directory, tuple(members)))
     return groups
+
+
+def plan_keeping(
+    files: Iterable[DataFile],
+    *,
+    places: Places,
+    target_size: int,
+    at_once: int,
+    idle: Collection[str] = (),
+    keyed: bool = False,
+) -> list[MergeGroup]:
+    """What to merge beside appends that go on: few files, and no row written often.
+
+    A partition's files are in classes by size, each up to eight times as large as the next smaller one. Where eight
+    of a class are there, they become one of a higher class, up to `target_size`; the rows of logs that are about to
+    be written count as one of their class, and are written into the same file. So a row is written at most about
+    1 + log₈(target / rows of a fold) times, and at most 7 files a class stay.
+
+    Args:
+        files: the live ones, and the placed rows of logs, each of which is in the plan.
+        at_once: if rows of logs would be merged with files to more bytes, they are written alone, and the files are a
+            group of their own: these take long, and the rows needn't wait.
+        idle: the directories that get no rows any more: their small files are merged to the end, as `merge` does it,
+            and stand first.
+        keyed: of a table with a key, on which files of one merge are taken all or not at all, and however large.
+    """
+    by_place: dict[tuple[str, str], list[DataFile]] = defaultdict(list)
+    for file in files:
+        by_place[directory_of(file, places), "" if keyed else file.spec].append(file)
+    ended: list[MergeGroup] = []
+    going: list[MergeGroup] = []
+    for (directory, _), members in sorted(by_place.items()):
+        if directory in idle:
+            ended += (
+                plan_folds(members, places=places)
+                if keyed
+                else plan_merge(members, places=places, target_size=target_size)
+            )
+            continue
+        rows = [file for file in members if file.inlined is not None]
+        units = _units([file for file in members if file.inlined is None], keyed=keyed)
+        chosen = _completed(units, sum(file.size for file in rows), target_size, keyed=keyed)
+        merged = sorted([*rows, *chosen], key=lambda f: (f.created_ms, f.path))
+        if rows and chosen and sum(file.size for file in merged) > at_once:
+            going += [MergeGroup(directory, tuple(rows)), MergeGroup(directory, tuple(chosen))]
+        elif rows or len(chosen) > 1:
+            going.append(MergeGroup(directory, tuple(merged)))
+    return [*ended, *going]
+
+
+def _units(files: Sequence[DataFile], *, keyed: bool) -> list[list[DataFile]]:
+    """Files that are taken together: each alone, or on a table with a key those of one merge."""
+    if not keyed:
+        return [[file] for file in files]
+    made: dict[str, list[DataFile]] = defaultdict(list)
+    for file in files:
+        made[(file.extra or {}).get("fold") or file.path].append(file)
+    return list(made.values())
+
+
+def _completed(
+    units: Sequence[Sequence[DataFile]], rows: int, target_size: int, *, keyed: bool
+) -> list[DataFile]:
+    """The files of the classes that are complete, with the bytes of rows that are about to be written. The largest
+    class may also be complete by its bytes: a file of the target size comes of it."""
+    by_class: dict[int, list[tuple[int, Sequence[DataFile]]]] = defaultdict(list)
+    for unit in units:
+        size = sum(file.size for file in unit)
+        if keyed or size < target_size * 3 // 4:
+            by_class[_size_class(size, target_size)].append((size, unit))
+    chosen: list[DataFile] = []
+    total = rows
+    for number in sorted(by_class, reverse=True):
+        there = by_class[number]
+        joins = bool(total) and _size_class(total, target_size) == number
+        size = sum(size for size, _ in there)
+        full = not keyed and len(there) > 1 and size + total * joins >= target_size
+        if len(there) + joins >= FAN_IN or full:
+            chosen += [file for _, unit in there for file in unit]
+            total += size
+    return chosen
+
+
+def _size_class(size: int, target_size: int) -> int:
+    """How often something must grow eightfold to be of the target size.
+
+    >>> [_size_class(n, 4096) for n in (32769, 4097, 4096, 513, 512, 1)]
+    [-2, -1, 0, 0, 1, 4]
+    """
+    number = 0
+    while size * FAN_IN <= target_size and size:
+        size *= FAN_IN
+        number += 1
+    while size > target_size:
+        size = -(-size // FAN_IN)
+        number -= 1
+    return number
 
 
 def _tier(members: Sequence[DataFile], target_size: int) -> list[DataFile]:
