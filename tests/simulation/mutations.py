@@ -300,7 +300,7 @@ def merge_logs_with_rows(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(session, "maintenance_log", careless)
 
 
-# -- rules 21 and 22
+# -- rules 27 and 28
 
 
 def name_unlocked_parts_as_maintenance(patch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ def published_while_being_settled() -> None:
 
 
 def column_back_during_a_merge() -> None:
-    """Rule 22: a restore brings back a column that a merge without the lock has left out as dropped."""
+    """Rule 28: a restore brings back a column that a merge without the lock has left out as dropped."""
     store = SimStore()
 
     def table_of(bucket: GatedBucket) -> LakeTable:
