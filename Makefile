@@ -137,9 +137,10 @@ format: setup ## Format the code and mend what ruff can mend
 	$(BIN)/ruff format
 
 .PHONY: docs
-docs: setup ## Write docs/reference and the bytes on the format page anew
+docs: setup ## Write docs/reference, the bytes on the format page and the table of costs anew
 	$(BIN)/python scripts/write_reference.py
 	$(BIN)/python scripts/write_format_examples.py
+	$(BIN)/python scripts/write_costs.py
 
 .PHONY: site
 site: $(VENV_TOOLS)/.firn-packages ## Build ./site of README, docs and CHANGELOG; broken links fail (needs npm, for Mermaid)
