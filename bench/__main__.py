@@ -1,7 +1,7 @@
 """Run the benchmarks, all or by name: `python -m bench [--quick] [NAME …]`.
 
-Programs on Spark with peers run in an environment of their own, `.venv-bench`, because the peers have no release
-for the Spark that Firn is developed on. It is made when it is missing.
+Programs whose peers have no release for the Spark, or the DuckDB, that Firn is developed on run in an environment of
+their own, `.venv-bench`. It is made when it is missing or lacks something.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VENV = ROOT / ".venv-bench"
 @dataclass(frozen=True)
 class Program:
     name: str
-    own_spark: bool
+    own_venv: bool
     quick: tuple[str, ...]
     """Options for a run of a minute or two, to see that everything works."""
     runs: tuple[tuple[str, ...], ...] = ((),)
@@ -49,7 +49,7 @@ PROGRAMS = (
         False,
         ("--commits", "50", "--rounds", "2", "--long", "500", "--step", "100", "--each", "10"),
     ),
-    Program("inlined", False, ("--commits", "50", "--many", "300", "--rounds", "2")),
+    Program("inlined", True, ("--commits", "50", "--more", "100", "--many", "300", "--rounds", "2")),
     Program("bloom_pruning", False, ("--files", "40", "--rows", "500", "--lookups", "20", "--rounds", "1")),
     Program("keyed_lake", False, ("--rows", "50000", "--batches", "5", "--rounds", "2")),
     Program("keyed", False, ("--keys", "20000", "--samples", "500", "--rounds", "1")),
@@ -110,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for program in PROGRAMS:
         if options.names and program.name not in options.names:
             continue
-        python = spark_python() if program.own_spark and not options.no_peers else Path(sys.executable)
+        python = peers_python() if program.own_venv and not options.no_peers else Path(sys.executable)
         command = [str(python), "-m", f"bench.{program.name}", "--out", str(options.out)]
         command += ["--no-peers"] * options.no_peers + list(program.quick) * options.quick
         runs = ((),) if options.no_peers else program.runs
@@ -130,15 +130,17 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
 
 
-def spark_python() -> Path:
-    """The interpreter of the environment with the peers' Spark, made on first use."""
+def peers_python() -> Path:
+    """The interpreter of the environment with the peers' Spark and DuckDB, made on first use."""
+    from bench.lake_engines import REQUIREMENTS
     from bench.spark_engines import SPARK
 
     python, made = VENV / "bin" / "python", VENV / ".firn-packages"
-    if not made.exists():
-        requirements = [".[spark,bench]", f"pyspark[connect]=={SPARK}"]
+    requirements = [".[spark,bench]", f"pyspark[connect]=={SPARK}", *REQUIREMENTS]
+    wanted = "\n".join(requirements)
+    if not made.exists() or made.read_text() != wanted:
         subprocess.run([ROOT / "scripts" / "make-venv", VENV, *requirements], check=True)
-        made.touch()
+        made.write_text(wanted)
     return python
 
 

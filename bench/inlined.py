@@ -1,7 +1,8 @@
 """Commits of ten rows that stand in their logs, against commits that write a file each: how long an append takes, and
 what it takes to open and read 300 of them, and to aggregate 10,000 that nobody has merged, by a fresh process.
 
-The peer is Firn without `inline`, and delta-rs where it is installed. All write to a directory.
+The peers are Firn without `inline`, and DuckLake, which inlines too, delta-rs and PyIceberg where they are installed.
+All write to a directory.
 """
 
 from __future__ import annotations
@@ -13,16 +14,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from bench.figures import FIRN, Figures, arguments, finish
-from bench.small_appends import DELTA, ROWS, rows
-
-FILES = "Firn, a file a commit"
+from bench.lake_engines import FILES, fill, installed, read
+from bench.small_appends import ROWS
 
 FRESH = """
 import json, sys, time
@@ -43,35 +42,34 @@ IMPORTING = 20
 def main(argv: Sequence[str] | None = None) -> Figures:
     parser = arguments(__doc__)
     parser.add_argument("--commits", type=int, default=300)
+    parser.add_argument("--more", type=int, default=1000, help="commits that all engines read, too")
     parser.add_argument("--many", type=int, default=10_000, help="commits that a fresh process aggregates")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args(argv)
     figures = Figures("inlined", {k: v for k, v in vars(options).items() if k != "out"})
-    engines = [FIRN, FILES]
-    if not options.no_peers and find_spec("deltalake") is not None:
-        engines.append(DELTA)
+    engines = [FIRN, FILES, *([] if options.no_peers else installed())]
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         appends(figures, root, engines, options.commits, options.rounds)
-        reads(figures, root, engines, options.commits, options.rounds)
+        reads(figures, root, engines, (options.commits, options.more), options.rounds)
         many(figures, root, options.many, options.rounds)
+    figures.notes.append(
+        "Firn syncs every object and its directory to disk before an append returns; DuckLake and PyIceberg sync "
+        "their catalog's file alone, delta-rs nothing."
+    )
     finish(figures, options.out)
     return figures
 
 
 def appends(figures: Figures, root: Path, engines: Sequence[str], commits: int, rounds: int) -> None:
     name = f"{commits} appends of {ROWS} rows"
+    for engine in engines:  # whatever is only loaded once
+        fill(engine, root / f"warm {engine}", range(1))
 
     def work(engine: str) -> dict[str, Any]:
         place = root / "appends"
-        append = appender(engine, place)
-        took = []
-        for number in range(commits):
-            began = time.perf_counter()
-            append(number)
-            took.append(time.perf_counter() - began)
+        took = sorted(fill(engine, place, range(commits)))
         shutil.rmtree(place)
-        took.sort()
         return {
             "p50_ms": round(1000 * took[commits // 2], 2),
             "p99_ms": round(1000 * took[commits * 99 // 100], 2),
@@ -85,20 +83,23 @@ def appends(figures: Figures, root: Path, engines: Sequence[str], commits: int, 
     )
 
 
-def reads(figures: Figures, root: Path, engines: Sequence[str], commits: int, rounds: int) -> None:
-    name = f"open a table of {commits} commits, and read it"
-    for engine in engines:
-        append = appender(engine, root / engine)
-        for number in range(commits):
-            append(number)
+def reads(figures: Figures, root: Path, engines: Sequence[str], sizes: Sequence[int], rounds: int) -> None:
+    """By a process that has read before, which opens the table anew each time."""
+    there = 0
+    for commits in sizes:
+        name = f"open a table of {commits} commits, and read it"
+        for engine in engines:
+            fill(engine, root / engine, range(there, commits))
+        there = commits
 
-    def work(engine: str) -> None:
-        assert read(engine, root / engine) == commits * ROWS
+        def work(engine: str, commits: int = commits) -> None:
+            assert read(engine, root / engine) == commits * ROWS
 
-    for engine in engines:
-        work(engine)
-    figures.pairs(name, {engine: partial(work, engine) for engine in engines}, rounds=rounds)
-    figures.target(f"{name}: seconds", figures.measure(name, FIRN).median, at_most=0.05)
+        for engine in engines:
+            work(engine)
+        figures.pairs(name, {engine: partial(work, engine) for engine in engines}, rounds=rounds)
+        if commits == sizes[0]:
+            figures.target(f"{name}: seconds", figures.measure(name, FIRN).median, at_most=0.05)
 
 
 def many(figures: Figures, root: Path, commits: int, rounds: int) -> None:
@@ -106,9 +107,7 @@ def many(figures: Figures, root: Path, commits: int, rounds: int) -> None:
     import firn
 
     for place, count in (("many", commits), ("few", IMPORTING)):
-        append = appender(FIRN, root / place)
-        for number in range(count):
-            append(number)
+        fill(FIRN, root / place, range(count))
     for kind in ("without", "with"):
         name = f"aggregate {commits:,} commits in a fresh process, {kind} a log checkpoint"
         if kind == "with":
@@ -127,28 +126,6 @@ def many(figures: Figures, root: Path, commits: int, rounds: int) -> None:
         }
         figures.record(name, FIRN, **medians)
         figures.target(f"{name}: seconds after imports", medians["after_imports_s"], at_most=0.5)
-
-
-def appender(engine: str, place: Path) -> Callable[[int], Any]:
-    if engine == DELTA:
-        from bench.small_appends import appender as of_peer
-
-        return of_peer(engine, place)
-    import firn
-
-    db = firn.connect(place)
-    table = db.create_table("t", properties={"inline": "64KB"} if engine == FIRN else {})
-    return lambda number: table.append(rows(number))
-
-
-def read(engine: str, place: Path) -> int:
-    if engine == DELTA:
-        from deltalake import DeltaTable
-
-        return int(DeltaTable(str(place)).to_pyarrow_table().num_rows)
-    import firn
-
-    return int(firn.connect(place).table("t").scan().to_arrow().num_rows)
 
 
 if __name__ == "__main__":

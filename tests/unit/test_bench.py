@@ -74,8 +74,8 @@ def test_first_answer(run):
 
 
 def test_inlined(run):
-    found = measures(run("inlined", "--commits", "5", "--many", "5", "--rounds", "1", "--no-peers"))
-    assert len(found) == 6 and all(m["seconds"] for m in found.values())
+    found = measures(run("inlined", "--commits", "5", "--more", "6", "--many", "5", "--rounds", "1"))
+    assert len(found) == 8 and all(m["seconds"] for m in found.values())
 
 
 def test_sql_spill(run):
