@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from firn.errors import (
         AccessDeniedError,
         AlreadyExistsError,
+        AppenderError,
         AppendExpiredError,
+        BackPressureError,
         CardinalityError,
         CheckFailedError,
         ConflictError,
@@ -71,9 +73,11 @@ if TYPE_CHECKING:
     from firn.keyed.table import KeyedTable
     from firn.keyed.write.batch import WriteBatch
     from firn.keyed.write.writer import KeyedWriter
+    from firn.lake.appender.appender import Appender
     from firn.lake.maintain.matching.clauses import MergeClause
     from firn.lake.read.scan import Scan
     from firn.lake.results import (
+        AppenderStats,
         AppendResult,
         ChangeResult,
         DropReport,
@@ -105,6 +109,10 @@ __all__ = [
     "AlterResult",
     "AppendExpiredError",
     "AppendResult",
+    "Appender",
+    "AppenderError",
+    "AppenderStats",
+    "BackPressureError",
     "CardinalityError",
     "ChangeResult",
     "Changes",
@@ -208,6 +216,7 @@ _MODULES = (
     "firn.keyed.read.reads",
     "firn.keyed.table",
     "firn.keyed.write.writer",
+    "firn.lake.appender.appender",
     "firn.lake.maintain.matching.clauses",
     "firn.lake.results",
     "firn.lake.read.scan",

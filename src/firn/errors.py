@@ -17,6 +17,8 @@
       OutcomeUnknownError    it may or may not have happened: look before retrying
       StoreError             the bucket failed: retry later, or mend access
         AccessDeniedError, StoreUnavailableError
+        BackPressureError    the row wasn't taken: add it again later
+      AppenderError          rows weren't committed: mend the cause, and add them to another appender
       CorruptObjectError     an object's bytes are not what Firn wrote
       UnsupportedError       this store, format version or engine can't do it
         QueryTooLargeError   raise the limit, let it spill, or use Spark
@@ -29,6 +31,7 @@ name of the class (the command line prints it with ``--json``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 
@@ -177,6 +180,9 @@ class DatabaseClosedError(ConflictError):
 class OutcomeUnknownError(FirnError):
     """A commit was sent and no answer came: it may be there, now or within a few minutes."""
 
+    sent: tuple[int, str] | None = None
+    """The revision and uuid of a transaction of a writer's catalog that was sent."""
+
 
 class StoreError(FirnError):
     """The object store refused or failed."""
@@ -188,6 +194,24 @@ class AccessDeniedError(StoreError):
 
 class StoreUnavailableError(StoreError):
     """Still failing after all retries; known not to have happened."""
+
+
+class BackPressureError(StoreError):
+    """An appender has as many unsent rows as it may, and none was sent in time. The row wasn't taken: add it
+    again."""
+
+
+class AppenderError(FirnError):
+    """An appender has failed, or was ended before all of its rows were committed. `unsent` are the rows that aren't
+    known to be committed, in order; `__cause__` is why."""
+
+    unsent: Sequence[Mapping[str, Any]] = ()
+
+    @staticmethod
+    def of(message: str, unsent: Sequence[Mapping[str, Any]]) -> AppenderError:
+        error = AppenderError(message)
+        error.unsent = unsent
+        return error
 
 
 class CorruptObjectError(FirnError):

@@ -1,12 +1,22 @@
-"""Open handles that have to be told when this process ends, or in a forked child: writers, appliers."""
+"""Open handles that have to be told when this process ends, or in a forked child: writers, appliers, appenders."""
 
 from __future__ import annotations
 
 import atexit
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Protocol
 from weakref import WeakSet
 
 from firn.concurrency.forked import after_fork
+from firn.errors import FirnError
+
+END_S = 5.0
+"""How long the handles of an owner, or of a process that ends, have together to end what their threads do."""
+
+log = logging.getLogger("firn")
 
 
 class Unclosed(Protocol):
@@ -20,22 +30,64 @@ class Unclosed(Protocol):
 unclosed: WeakSet[Unclosed] = WeakSet()
 
 
+class ThreadedHandle(ABC):
+    """A handle whose thread works by itself, and may have to wait for a store: it ends within a time, with its owner
+    and with the process. All that end together begin to before one is waited for. Add it to `unclosed`."""
+
+    @property
+    @abstractmethod
+    def owner(self) -> object:
+        """What it ends with: the engines of a database."""
+
+    @abstractmethod
+    def begin_closing(self) -> None:
+        """Begin to end, and don't wait for it."""
+
+    @abstractmethod
+    def close_within(self, seconds: float) -> None:
+        """Return when it has ended, or raise an error that says what is left when the time has passed."""
+
+    @abstractmethod
+    def _orphaned(self) -> None:
+        """This is a forked child, without the thread."""
+
+    def _close_at_exit(self) -> None:
+        try:
+            self.close_within(END_S)
+        except FirnError as error:
+            log.error("%s", error)
+
+
 def close_of(owner: object) -> None:
     """Close the open handles of one owner; the first error is raised when all were told."""
     errors: list[Exception] = []
-    for handle in list(unclosed):
-        if getattr(handle, "owner", None) is owner:
-            try:
+    handles = [handle for handle in list(unclosed) if getattr(handle, "owner", None) is owner]
+    deadline = _begin_closing(handles)
+    for handle in handles:
+        try:
+            if isinstance(handle, ThreadedHandle):
+                handle.close_within(max(0.0, deadline - time.monotonic()))
+            else:
                 handle.close()  # type: ignore[attr-defined]
-            except Exception as error:
-                errors.append(error)
+        except Exception as error:
+            errors.append(error)
     if errors:
         raise errors[0]
 
 
+def _begin_closing(handles: Iterable[Unclosed]) -> float:
+    """Have those with threads begin to end; until when they have."""
+    for handle in handles:
+        if isinstance(handle, ThreadedHandle):
+            handle.begin_closing()
+    return time.monotonic() + END_S
+
+
 def _close_all() -> None:
     """Close all open handles: a program that forgets to loses nothing that a flush can still save."""
-    for handle in list(unclosed):
+    handles = list(unclosed)
+    _begin_closing(handles)
+    for handle in handles:
         handle._close_at_exit()
 
 

@@ -200,8 +200,9 @@ class Database(Transactions, WriterUpkeep):
         return f"<Database {self.url}{' (closed)' if self.engines.closed else ''}>"
 
     def close(self) -> None:
-        """End what runs on behalf of this connection: keyed writers are flushed and closed, commits of record tables
-        are applied. Closing again is fine. `with firn.connect(…) as db` closes it at the end.
+        """End what runs on behalf of this connection: appenders append what they have, within 5 s together, keyed
+        writers are flushed and closed, commits of record tables are applied. Closing again is fine.
+        `with firn.connect(…) as db` closes it at the end.
 
         Afterwards the connection, its transactions, its writers and the results of its queries raise
         `DatabaseClosedError` or say that they are closed. Tables that it gave hold nothing open: a lake table, and
@@ -209,6 +210,7 @@ class Database(Transactions, WriterUpkeep):
 
         Raises:
             FencedError: another writer has opened a keyed table; what wasn't acknowledged may or may not count.
+            AppenderError: not all rows of an appender were appended in time: its `unsent` has them.
 
         Example:
             >>> import firn

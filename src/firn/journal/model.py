@@ -5,7 +5,7 @@ Operations of `firn.lake` stand above these types and know no protocol.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -358,6 +358,11 @@ class StagingTicket(Protocol):
 class AppendTicket(StagingTicket, Protocol):
     """An append under way; its clock runs since before the first data PUT."""
 
+    @property
+    def lasting(self) -> bool:
+        """Whether a commit is durable when it returns. In a transaction it waits for its end."""
+        ...
+
     def backdate(self, seconds: float) -> None:
         """Say that the first data PUT was so long ago: other processes made it."""
         ...
@@ -365,6 +370,19 @@ class AppendTicket(StagingTicket, Protocol):
     def commit(self, commit: Commit) -> str:
         """Publish; the version. `AppendExpiredError` if it took too long, `OutcomeUnknownError` if no
         answer came. A `batch_id` that the table has seen makes it a no-op returning that version."""
+        ...
+
+    def settle(self, wait: Callable[[float], object]) -> str | None:
+        """After `commit` raised `OutcomeUnknownError`: wait until it is certain what became of it. The version if it
+        is there. None if it isn't and never will be, or if another append with its batch id can't double it: then
+        the rows may be appended again.
+
+        Args:
+            wait: waits so many seconds; what it raises ends this.
+
+        Raises:
+            OutcomeUnknownError, StoreError: it isn't certain yet; call again.
+        """
         ...
 
 

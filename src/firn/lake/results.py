@@ -141,3 +141,26 @@ class Partition:
     files: int
     rows: int | None
     bytes: int
+
+
+@dataclass(frozen=True)
+class AppenderStats:
+    """What an appender has done.
+
+    Attributes:
+        rows: rows that are durable.
+        commits: batches that are, those too that were committed before.
+        pending: rows that aren't durable yet.
+        retries: tries that failed, of all batches.
+        rejected: rows that didn't fit, and were handed to `on_reject`.
+        version: the table's version that the last commit made; None before the first.
+        last_error: the error of the last try of a batch; None if it went well.
+    """
+
+    rows: int
+    commits: int
+    pending: int
+    retries: int
+    rejected: int
+    version: str | None
+    last_error: str | None

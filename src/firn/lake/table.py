@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -25,6 +25,13 @@ from firn.units import Duration, parse_duration
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from firn.errors import FirnError
+    from firn.lake import aio as async_tables
+    from firn.lake.aio import AsyncLakeTable
+    from firn.lake.appender import appender as appenders
+    from firn.lake.appender import batches as appender_batches
+    from firn.lake.appender import queue as appender_queue
+    from firn.lake.appender.appender import Appender
     from firn.lake.maintain import alter as altering
     from firn.lake.maintain import alteration, key_verbs, lost_files, retention
     from firn.lake.maintain import delete as deleting
@@ -41,8 +48,12 @@ if TYPE_CHECKING:
 else:  # reads don't need these
     alteration = DeferredModule("firn.lake.maintain.alteration")
     altering = DeferredModule("firn.lake.maintain.alter")
+    appender_batches = DeferredModule("firn.lake.appender.batches")
+    appender_queue = DeferredModule("firn.lake.appender.queue")
+    appenders = DeferredModule("firn.lake.appender.appender")
     appends = DeferredModule("firn.lake.write.append")
     deleting = DeferredModule("firn.lake.maintain.delete")
+    async_tables = DeferredModule("firn.lake.aio")
     key_verbs = DeferredModule("firn.lake.maintain.key_verbs")
     lost_files = DeferredModule("firn.lake.maintain.lost_files")
     merge_clauses = DeferredModule("firn.lake.maintain.matching.clauses")
@@ -138,6 +149,57 @@ class LakeTable:
             2
         """
         return appends.append(self.context, data, batch_id=batch_id, query=query)
+
+    def appender(
+        self,
+        *,
+        seconds: Duration = 1.0,
+        rows: int = 10_000,
+        bytes: Size = "1MB",
+        max_pending: Size = "64MB",
+        batch_ids: str | Callable[[Any], str | None] | None = None,
+        on_retry: Callable[[FirnError], object] | None = None,
+        on_reject: Callable[[Sequence[dict[str, Any]], Exception], object] | None = None,
+    ) -> Appender:
+        """Take rows one by one, from any thread, and append them in batches: `with table.appender() as out`. Leaving
+        the block appends what is left, by an error too.
+
+        A thread of the appender commits a batch when one of `seconds`, `rows` and `bytes` is reached and the last
+        batch is done. Each row is appended exactly once as long as the process lives, whatever the store does: a
+        commit that isn't answered is looked for before its rows are sent again. See docs/howto/many-writers.md.
+
+        Args:
+            seconds: how long a row waits for others.
+            rows, bytes: how many rows, and about how many bytes of values, are enough for a commit.
+            max_pending: bytes of unsent rows in memory, about, at which `add` waits.
+            batch_ids: what makes a batch happen once even if its rows are added again after a crash: a text, for a
+                source that is read from its beginning, in the same order: batches of exactly `rows` rows then have
+                the ids `text + "0"`, `text + "1"` and so on. Or a function of `add(row, position=…)`, which gives the
+                id of the batch that ends with the row there, and None if it goes on. `seconds` and `bytes` end no
+            such batch. on_retry: called with the error of each try that failed; by default there is a warning to the
+                logger ``firn``. If it raises, the appender fails.
+            on_reject: called with rows that can't be appended, and why; the others are appended. It may add rows. By
+                default the appender fails: all later calls raise `AppenderError`.
+
+        Raises:
+            InvalidInputError: an argument that can't be; or this connection can't append to the table.
+
+        Cost: a batch costs what `append` does; see `AppenderStats`.
+
+        Example:
+            >>> import firn
+            >>> clicks = firn.connect("memory://").create_table("clicks")
+            >>> with clicks.appender(seconds=0.5) as out:
+            ...     for n in range(1000):
+            ...         out.add({"n": n})
+            >>> clicks.scan().count(), out.stats.pending
+            (1000, 0)
+        """
+        limits = appender_batches.Limits.of(seconds, rows, bytes, max_pending)
+        queue = appender_queue.RowQueue(
+            self.context, limits, batch_ids=batch_ids, on_retry=on_retry, on_reject=on_reject
+        )
+        return appenders.Appender(queue)
 
     def upsert(self, data: Any, *, batch_id: str | None = None, query: str | None = None) -> AppendResult:
         """Add rows to a table with a key, each in place of the row of its key: `append`, by the name that says
@@ -682,3 +744,20 @@ class LakeTable:
     def checkpoint(self) -> int:
         """Write a replay cache, so that opening costs 1 LIST + 1 GET + newer logs. The logs it covers."""
         return self.journal.checkpoint()
+
+    @property
+    def aio(self) -> AsyncLakeTable:
+        """The appender for asyncio, and any verb in a thread: `await table.aio.append(rows)`.
+
+        Example:
+            >>> import asyncio, firn
+            >>> clicks = firn.connect("memory://").create_table("clicks")
+            >>> async def main():
+            ...     async with clicks.aio.appender(seconds=0.5) as out:
+            ...         await out.add({"n": 1})
+            ...         await out.add({"n": 2}, wait=True)
+            >>> asyncio.run(main())
+            >>> clicks.scan().count()
+            2
+        """
+        return async_tables.AsyncLakeTable(self)

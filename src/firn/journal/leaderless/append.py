@@ -9,7 +9,8 @@ retries of one batch that race make one commit: + 1 PUT, and both PUTs are condi
 from __future__ import annotations
 
 import secrets
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from firn.bucket.conditional import create, swap
@@ -27,6 +28,7 @@ from firn.errors import (
 from firn.journal.inlined import INLINE
 from firn.journal.leaderless.format.codec import Log, decode, encode
 from firn.journal.leaderless.format.layout import (
+    name_of,
     new_log_name,
     parse_log_name,
     schema_mark,
@@ -38,6 +40,21 @@ from firn.journal.sealed import seal, unseal
 
 _CLAIM = frozenset(("firn", "batch", "log", "id"))
 
+_FIRST_LOOK_S, _LONGEST_LOOK_S = 0.5, 15.0
+"""Between two looks for a log that was sent without an answer."""
+
+
+@dataclass(frozen=True)
+class _SentLog:
+    """A log that was sent without an answer. It may be sent again `until` then, by the monotonic clock, and lands no
+    later than `landed`."""
+
+    commit: Commit
+    log: Log
+    body: bytes
+    until: float
+    landed: float
+
 
 class OpenAppend:
     """One append under way. Made before its first data PUT: its age is the age of its files. `what` it is, for
@@ -48,6 +65,9 @@ class OpenAppend:
         self.started = table.clock.monotonic()
         self.started_ms = table.clock.now_ms()
         self.namer = table.layout.namer(maintenance=False)
+        self._sent: _SentLog | None = None
+
+    lasting = True
 
     def commit(self, commit: Commit) -> str:
         """Publish the files; the version.
@@ -64,21 +84,63 @@ class OpenAppend:
             if commit.batch_id is not None and (seen := self.table.carried_batch(commit.batch_id)):
                 return seen
             version = self._publish(commit)
+        return self._done(commit, version)
+
+    def _done(self, commit: Commit, version: str) -> str:
         # A batch may turn out to be another process's commit.
         self.table.known_columns.note(commit, version if commit.batch_id is None else None)
         self.table.loader.saw(self.started_ms)
         return version
 
     def _publish(self, commit: Commit) -> str:
-        bucket, layout = self.table.log_bucket, self.table.layout
+        bucket, layout, settings = self.table.log_bucket, self.table.layout, self.table.settings
         log = self.table.with_definition(append_log(commit, self.table.stamp_ms(commit)))
+        stamped = self.table.clock.monotonic()
         self.check_age()
-        key = layout.log_key(log.name)
+        key, body, window = layout.log_key(log.name), encode(log), settings.retry_window_ms / 1000
         try:
-            bucket.put(key, encode(log), retry_for=self.table.settings.retry_window_ms / 1000)
+            bucket.put(key, body, retry_for=window)
         except OutcomeUnknownError as error:
+            until = stamped + window
+            self._sent = _SentLog(commit, log, body, until, until + settings.landing_delay_ms / 1000)
             settle_append(self.table, key, log.nonce, error)
         return version_of(log.name)
+
+    def settle(self, wait: Callable[[float], object]) -> str | None:
+        """See `AppendTicket.settle`. The log is sent again, the same bytes under the same name, until R (rule 4), and
+        looked for until R + Z: if it isn't there by then, and no log replaces it, it never will be.
+
+        Cost: a PUT or a GET at least every 15 s; at the end 1 GET, 1 LIST and the logs that aren't cached.
+        """
+        if (sent := self._sent) is None:  # with a claim another append can't double it
+            return None
+        bucket, key = self.table.log_bucket, self.table.layout.log_key(sent.log.name)
+        pause = _FIRST_LOOK_S
+        while (now := self.table.clock.monotonic()) < sent.landed:
+            if self._is_there(key, sent, resend=now < sent.until):
+                break
+            wait(min(pause, sent.landed - now))
+            pause = min(2 * pause, _LONGEST_LOOK_S)
+        else:
+            found = find(bucket, key)
+            if found is None and not _is_replaced(self.table, sent.log.name):
+                return None
+        return self._done(sent.commit, version_of(sent.log.name))
+
+    def _is_there(self, key: str, sent: _SentLog, *, resend: bool) -> bool:
+        """Whether a log that was sent is seen by now, once it was sent again if that may be."""
+        bucket = self.table.log_bucket
+        try:
+            if resend:
+                self.check_age()
+                bucket.put(key, sent.body, retry_for=sent.until - self.table.clock.monotonic())
+                return True
+        except (StoreError, OutcomeUnknownError, AppendExpiredError):
+            pass
+        try:
+            return find(bucket, key) is not None
+        except StoreError:
+            return False
 
     def backdate(self, seconds: float) -> None:
         """Say that the first data PUT was so long ago: by tasks, before this process began the append."""
@@ -162,6 +224,15 @@ def settle_append(table: TableLog, key: str, nonce: str, error: OutcomeUnknownEr
             f"appear within {wait:g} minutes. Look for it with `firn log` before you append the rows again, "
             "or give appends a batch_id: then a retry can't double them."
         ) from error
+
+
+def _is_replaced(table: TableLog, name: str) -> bool:
+    """Whether a log was there, and is merged: a log has its tombstone, or its line of the history."""
+    logs = table.loader.load(every=True).logs
+    buried = {key.rpartition("/")[2] for log in logs for key in log.tombstones}
+    return name in buried or any(
+        name_of(line[0]) == name for log in logs for line in log.notes.get("past") or ()
+    )
 
 
 class _BatchCommit:

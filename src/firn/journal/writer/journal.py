@@ -6,12 +6,12 @@ the commit is made, so that commits of one process, and of several under one id,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 
-from firn.errors import ConflictError, InvalidInputError
+from firn.errors import ConflictError, InvalidInputError, OutcomeUnknownError, SnapshotTooOldError
 from firn.journal.entries import NAME, SEEN, Entries
 from firn.journal.model import (
     Commit,
@@ -27,9 +27,10 @@ from firn.journal.writer.federation.definition import definition_of, seen_name
 from firn.journal.writer.federation.federation import Union
 from firn.journal.writer.federation.union import seen_batch
 from firn.journal.writer.format.actions import APPENDS, Action, Add, Columns, Define, Remove, Tombstones
-from firn.journal.writer.format.identity import Ticket
+from firn.journal.writer.format.identity import Ticket, prefix_of
 from firn.journal.writer.format.layout import ChunkNamer, StagedNamer
 from firn.journal.writer.format.state import CatalogState, LiveFile
+from firn.journal.writer.history.listing import list_from
 from firn.journal.writer.maintain.collect import collect
 from firn.journal.writer.stream import WriterStream
 from firn.journal.writer.table import WriterTable
@@ -265,6 +266,11 @@ class WriterAppend:
             journal.known(since=journal.moment())
             self._defined = journal.has_table()
         self.namer: Namer = journal.own.namer(journal.table, self._ticket)
+        self._sent: tuple[int, str] | None = None
+
+    @property
+    def lasting(self) -> bool:
+        return not self._journal.own.reads_past
 
     def backdate(self, seconds: float) -> None:
         self._age.backdate(seconds)
@@ -278,7 +284,33 @@ class WriterAppend:
         self.check_age()
         if commit.batch_id is not None and (seen := self._journal.seen_batch(commit.batch_id)) is not None:
             return seen
-        return self._journal.publish(commit, self._ticket, self._age, defined=self._defined)
+        try:
+            return self._journal.publish(commit, self._ticket, self._age, defined=self._defined)
+        except OutcomeUnknownError as error:
+            self._sent = error.sent
+            raise
+
+    def settle(self, wait: Callable[[float], object]) -> str | None:
+        """See `AppendTicket.settle`. Whoever begins a commit next settles the one in doubt: this does. Cost: that of
+        the commit again, and 1 LIST.
+
+        Raises:
+            SnapshotTooOldError: the history was pruned up to there meanwhile, so that nobody can tell.
+        """
+        if self._sent is None:
+            return None
+        own, (revision, uuid) = self._journal.own, self._sent
+        own.begin()
+        history = self._journal.federation.history(own.writer)
+        there = list_from(history.bucket, history.layout, revision)[0].at(revision)
+        if prefix_of(uuid) in there:
+            return f"{own.writer}={revision}"
+        if there or revision > own.state.head.revision:
+            return None
+        raise SnapshotTooOldError(
+            f"{history.where} was pruned up to revision {revision} while nobody knew whether an append to "
+            f"{self._journal.table} had become it. `firn log` tells; look there before you append the rows again."
+        )
 
 
 class WriterStaging:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import check_columns
 from firn.lake.partition.placement import refuse_moves
 from firn.lake.results import AppendResult
-from firn.lake.write.inline import Batches, inlined
+from firn.lake.write.inline import Batches, arranged, inlined
 from firn.lake.write.sort import unknown_order
 from firn.lake.write.write import WriteSpec, write_batches
 from firn.names import fold
@@ -45,15 +46,7 @@ def append(
         written, repeatable = write(table, data, ticket.namer, query=query, inline=True)
         if not written.files and batch_id is None:
             return AppendResult(table.journal.snapshot().version, 0, 0, 0)
-        commit = Commit(
-            "append",
-            written.files,
-            columns=written.naming.in_files(written.columns),
-            names=written.naming.brought(written.columns),
-            batch_id=batch_id,
-            summary=summary or {},
-            clocked=table.keys is not None,
-        )
+        commit = commit_of(table, written, batch_id=batch_id, summary=summary)
         try:
             version = ticket.commit(commit)
         except AppendExpiredError:
@@ -62,6 +55,40 @@ def append(
             raise
         return _result(version, written.files)
     raise AssertionError("unreachable")
+
+
+def commit_of(
+    table: LakeContext,
+    written: Written,
+    *,
+    batch_id: str | None = None,
+    summary: Mapping[str, Any] | None = None,
+) -> Commit:
+    """The append of what was written."""
+    return Commit(
+        "append",
+        written.files,
+        columns=written.naming.in_files(written.columns),
+        names=written.naming.brought(written.columns),
+        batch_id=batch_id,
+        summary=summary or {},
+        clocked=table.keys is not None,
+    )
+
+
+def check_rows(table: LakeContext, known: KnownColumns, data: Any, namer: Namer) -> KnownColumns:
+    """What is known of the columns once `data` is appended. Nothing is written.
+
+    Raises:
+        InvalidInputError: the rows can't be appended to a table of which this is `known`.
+    """
+    rows = to_reader(data, known=known.columns)
+    seen = table.at(known)
+    incoming = _incoming(seen, known.columns, rows)
+    seen, columns, all_columns = agreed_columns(seen, known, incoming, None, rows.schema.names)
+    spec = WriteSpec.of(seen, columns, namer, texts=_texts(rows, incoming))
+    arranged(spec.checking(seen.definition, all_columns), rows.batches())
+    return replace(known, columns=all_columns)
 
 
 def write(

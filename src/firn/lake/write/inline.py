@@ -42,11 +42,7 @@ def inlined(spec: WriteSpec, batches: Batches, limit: int) -> tuple[DataFile | N
             return None, chain(taken, coming)
     if not rows or not all(map(has_json, spec.columns.values())):
         return None, taken
-    table = pa.concat_tables(conformed(spec, taken))
-    if spec.keys is not None:
-        table = folded(table, spec.keys)
-    sort_keys(spec.sort_by, spec.columns)
-    spec.partition.split(table)
+    table = arranged(spec, taken)
     try:
         values = [to_json(table[name], kind) for name, kind in spec.columns.items()]
     except UnicodeDecodeError:  # Parquet takes any bytes
@@ -55,3 +51,14 @@ def inlined(spec: WriteSpec, batches: Batches, limit: int) -> tuple[DataFile | N
     if found.size > limit:
         return None, taken
     return DataFile("", found.size, 0, {"rows": table.num_rows, "inlined": found}), taken
+
+
+def arranged(spec: WriteSpec, batches: Batches) -> pa.Table:
+    """The rows as they would be written, having been asked all that rows of files are; on tables with a key each key
+    once. Raises what `write_batches` does."""
+    table = pa.concat_tables(conformed(spec, batches))
+    if spec.keys is not None:
+        table = folded(table, spec.keys)
+    sort_keys(spec.sort_by, spec.columns)
+    spec.partition.split(table)
+    return table

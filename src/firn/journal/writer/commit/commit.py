@@ -260,6 +260,9 @@ class Handle:
     def _published(self, pending: Pending, *, again: bool) -> CatalogHead:
         try:
             settled = self._discipline.publish(pending, again=again)
+        except OutcomeUnknownError as error:
+            error.sent = pending.revision, pending.uuid
+            raise
         except (ConflictError, CorruptObjectError) as error:
             self._closed = error
             self._pending = None

@@ -1,0 +1,90 @@
+"""`AsyncAppender`: the same for asyncio. Rows are taken in the event loop itself, which costs microseconds; only
+commits wait, and these are the appender's own thread's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import Future
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from firn.concurrency.aio import Strand, Threads
+from firn.concurrency.at_exit import log
+from firn.errors import AppenderError, FirnError
+from firn.lake.appender.queue import RowQueue
+from firn.lake.results import AppenderStats
+from firn.units import Duration, parse_duration
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+T = TypeVar("T")
+
+
+class AsyncAppender:
+    """See `Appender`. Get it by `async with table.aio.appender(…) as out`.
+
+    A task that is cancelled while its row waits for room hasn't added it. One that is cancelled as it waits for a
+    commit leaves the rows where they are: they are appended.
+    """
+
+    def __init__(self, queue: RowQueue, threads: Threads | Strand) -> None:
+        self._queue, self._threads = queue, threads
+
+    async def add(
+        self,
+        row: Mapping[str, Any],
+        *,
+        position: Any = None,
+        wait: bool = False,
+        timeout: Duration | None = None,
+    ) -> None:
+        """As `Appender.add`."""
+        queue = self._queue
+        taken, ends = queue.ends.checked(row), queue.ends.id_at(position, wait)
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout is None else loop.time() + parse_duration(timeout)
+        while isinstance(found := queue.take(taken, ends, wait=wait), Future):
+            try:
+                await asyncio.wait_for(_end_of(found), None if deadline is None else deadline - loop.time())
+            except asyncio.TimeoutError:
+                raise queue.no_room() from None
+        if wait:
+            await _end_of(found.done)
+            queue.check_outcome(found, taken)
+
+    async def flush(self) -> None:
+        """As `Appender.flush`."""
+        last, is_open = self._queue.begin_flush()
+        if last is not None:
+            await _end_of(last.done)
+        self._queue.check_flushed(last, is_open)
+
+    async def close(self, timeout: Duration | None = None) -> None:
+        """As `Appender.close`."""
+        await self._threads.run(self._queue.close, None if timeout is None else parse_duration(timeout))
+
+    @property
+    def stats(self) -> AppenderStats:
+        """What it has done so far."""
+        return self._queue.stats()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+        except FirnError as failure:
+            if error is None:
+                raise
+            if not isinstance(error, AppenderError):
+                log.error("%s", failure)
+
+
+async def _end_of(future: Future[T]) -> T:
+    """The end of what others wait for, too: who is cancelled mustn't cancel it."""
+    return await asyncio.shield(asyncio.wrap_future(future))

@@ -1,0 +1,152 @@
+"""Rows that wait to be appended, their size, and where a batch of them ends. Nothing here touches the bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from firn.errors import InvalidInputError
+from firn.units import Duration, Size, parse_duration, parse_size
+
+Row: TypeAlias = dict[str, Any]
+
+BatchIds: TypeAlias = str | Callable[[Any], str | None]
+"""A text before the number of each batch; or what gives the id of the batch that ends with the row at a position,
+None if it goes on."""
+
+ROW_BYTES = 256
+"""What a row takes in memory besides its values, about."""
+
+_NUMBER_BYTES = 8
+
+
+def bytes_of(row: Mapping[str, Any]) -> int:
+    """The bytes of a row's values, about: texts and bytes have their length, everything else that isn't nested 8.
+
+    >>> bytes_of({"kind": "click", "at": 5, "tags": ["a", "bc"]})
+    24
+    """
+    size = 0
+    for value in row.values():
+        kind = type(value)
+        if kind is str or kind is bytes:
+            size += len(value)
+        elif kind is list or kind is tuple:
+            size += _NUMBER_BYTES + sum(map(_bytes_of_value, value))
+        else:
+            size += _bytes_of_value(value)
+    return size
+
+
+def _bytes_of_value(value: Any) -> int:
+    if isinstance(value, str | bytes | bytearray):
+        return len(value)
+    if isinstance(value, Mapping):
+        return bytes_of(value)
+    if isinstance(value, list | tuple | set):
+        return _NUMBER_BYTES + sum(map(_bytes_of_value, value))
+    return int(getattr(value, "nbytes", _NUMBER_BYTES))  # arrays have it
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a commit begins, and how many bytes of rows may wait."""
+
+    seconds: float
+    rows: int
+    bytes: int
+    max_pending: int
+
+    @staticmethod
+    def of(seconds: Duration, rows: int, size: Size, max_pending: Size) -> Limits:
+        """As users write them; `InvalidInputError` for what can't be."""
+        limits = Limits(parse_duration(seconds), rows, parse_size(size), parse_size(max_pending))
+        for name, value in (("rows", rows), ("bytes", limits.bytes), ("max_pending", limits.max_pending)):
+            if value < 1:
+                raise InvalidInputError(f"appender: {name} is {value}; it must be at least 1.")
+        return limits
+
+
+class BatchEnds:
+    """The rows as they are taken, and the batches that end with one because its source says so."""
+
+    def __init__(self, table: str, ids: BatchIds | None) -> None:
+        self._table, self._ids = table, ids
+
+    def checked(self, row: Mapping[str, Any]) -> Row:
+        """A row as it is now."""
+        if not (row and isinstance(row, Mapping)):
+            raise InvalidInputError(
+                f"{self._table}: {row!r:.80} isn't a row: add a dict of values by column, with at least one."
+            )
+        return dict(row)
+
+    def id_at(self, position: Any, wait: bool) -> str | None:
+        """The id of the batch that ends with a row, by a function; None if it goes on, or its size says."""
+        if not callable(self._ids):
+            if position is not None:
+                raise InvalidInputError(
+                    f"{self._table}: position={position!r:.80} says nothing to this appender: open it with a "
+                    "function as batch_ids, which gives the id of the batch that ends with the row there."
+                )
+            if wait and self._ids is not None:
+                raise self._waits_for_itself()
+            return None
+        found = None if position is None else self._ids(position)
+        if found is not None and not (isinstance(found, str) and found):
+            raise InvalidInputError(
+                f"{self._table}: batch_ids gave {found!r:.80} for the position {position!r:.80}: it must be the id "
+                "of the batch that ends there, a text, or None."
+            )
+        if wait and found is None:
+            raise self._waits_for_itself()
+        return found
+
+    def _waits_for_itself(self) -> InvalidInputError:
+        return InvalidInputError(
+            f"{self._table}: wait=True for a row with which no batch ends would wait for rows that come after it. "
+            "Leave wait out, and call flush() where a batch ends."
+        )
+
+
+@dataclass(eq=False)
+class Batch:
+    """Rows of one commit. `since` is the time of the first; `done` becomes whether it was committed; `rejected` are
+    rows that didn't fit, with their errors, and aren't in `rows` any more."""
+
+    rows: list[Row] = field(default_factory=list)
+    size: int = 0
+    since: float = 0.0
+    id: str | None = None
+    weight: int = 0
+    rejected: list[tuple[Row, Exception]] = field(default_factory=list)
+    done: Future[bool] = field(default_factory=Future)
+
+    def add(self, row: Row, size: int, now: float) -> int:
+        """The bytes of memory that it takes."""
+        if not self.rows:
+            self.since = now
+        self.rows.append(row)
+        self.size += size
+        self.weight += size + ROW_BYTES
+        return size + ROW_BYTES
+
+    def wait(self, limits: Limits, now: float) -> float:
+        """Seconds until it is to be committed; 0 or less by now."""
+        if len(self.rows) >= limits.rows or self.size >= limits.bytes:
+            return 0.0
+        return self.since + limits.seconds - now
+
+    def error_of(self, row: Row) -> Exception | None:
+        """Why a row of it was rejected, if it was."""
+        return next((error for rejected, error in self.rejected if rejected is row), None)
+
+
+def grouped(rejected: Sequence[tuple[Row, Exception]]) -> list[tuple[list[Row], Exception]]:
+    """Rows that were rejected by the same error together, in order."""
+    found: dict[tuple[type, str], tuple[list[Row], Exception]] = {}
+    for row, error in rejected:
+        found.setdefault((type(error), str(error)), ([], error))[0].append(row)
+    return list(found.values())
