@@ -36,7 +36,7 @@ def test_rows_of_an_appender_that_failed_are_added_to_another(table: LakeTable) 
     out = table.appender(seconds=0)
     out.add({"n": "7"})
     with pytest.raises(
-        firn.AppenderError, match="`unsent` has them. Mend the cause, and add them to"
+        firn.AppenderError, match=r"`unsent` has them\. Mend the cause, and add them to"
     ) as failed:
         out.close()
     with table.appender() as another:
