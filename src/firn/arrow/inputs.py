@@ -172,13 +172,17 @@ def _converted(what: str, convert: Callable[[], Any]) -> Any:
 
 def _from_dicts(rows: Sequence[Any], known: ColumnTypes) -> pa.Table:
     names: dict[str, None] = {}
+    seen: Any = None
     for number, row in enumerate(rows):
+        if type(row) is dict and row.keys() == seen:  # as the one before, which is quick to tell
+            continue
         if not isinstance(row, Mapping):
             raise InvalidInputError(f"row {number} is {shown(row)}: a list of rows has a dict for each")
         for name in row:
             if not isinstance(name, str):
                 raise InvalidInputError(f"row {number} has the key {name!r}: column names are strings")
         names.update(dict.fromkeys(row))
+        seen = row.keys()
     if rows and not names:
         raise InvalidInputError("the rows are empty dicts: give them at least one column")
     numbers = range(len(rows))

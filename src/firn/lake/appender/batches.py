@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from datetime import date, datetime, time
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from firn.errors import InvalidInputError
@@ -20,6 +22,8 @@ ROW_BYTES = 256
 """What a row takes in memory besides its values, about."""
 
 _NUMBER_BYTES = 8
+_TEXTS = frozenset((str, bytes))
+_NUMBERS = frozenset((int, float, bool, type(None), datetime, date, time, Decimal))
 
 
 def bytes_of(row: Mapping[str, Any]) -> int:
@@ -31,10 +35,10 @@ def bytes_of(row: Mapping[str, Any]) -> int:
     size = 0
     for value in row.values():
         kind = type(value)
-        if kind is str or kind is bytes:
+        if kind in _TEXTS:
             size += len(value)
-        elif kind is list or kind is tuple:
-            size += _NUMBER_BYTES + sum(map(_bytes_of_value, value))
+        elif kind in _NUMBERS:
+            size += _NUMBER_BYTES
         else:
             size += _bytes_of_value(value)
     return size
@@ -77,7 +81,7 @@ class BatchEnds:
 
     def checked(self, row: Mapping[str, Any]) -> Row:
         """A row as it is now."""
-        if not (row and isinstance(row, Mapping)):
+        if not (row and (type(row) is dict or isinstance(row, Mapping))):
             raise InvalidInputError(
                 f"{self._table}: {row!r:.80} isn't a row: add a dict of values by column, with at least one."
             )
@@ -124,20 +128,18 @@ class Batch:
     rejected: list[tuple[Row, Exception]] = field(default_factory=list)
     done: Future[bool] = field(default_factory=Future)
 
-    def add(self, row: Row, size: int, now: float) -> int:
-        """The bytes of memory that it takes."""
-        if not self.rows:
-            self.since = now
+    def add(self, row: Row, size: int) -> None:
         self.rows.append(row)
         self.size += size
         self.weight += size + ROW_BYTES
-        return size + ROW_BYTES
+
+    def is_full(self, limits: Limits) -> bool:
+        """Whether it needn't wait for more rows."""
+        return len(self.rows) >= limits.rows or self.size >= limits.bytes
 
     def wait(self, limits: Limits, now: float) -> float:
         """Seconds until it is to be committed; 0 or less by now."""
-        if len(self.rows) >= limits.rows or self.size >= limits.bytes:
-            return 0.0
-        return self.since + limits.seconds - now
+        return 0.0 if self.is_full(limits) else self.since + limits.seconds - now
 
     def error_of(self, row: Row) -> Exception | None:
         """Why a row of it was rejected, if it was."""

@@ -17,7 +17,7 @@ from firn.errors import (
     InvalidInputError,
 )
 from firn.lake.appender.batch_writer import BatchWriter, OnReject, OnRetry
-from firn.lake.appender.batches import Batch, BatchEnds, BatchIds, Limits, Row, bytes_of
+from firn.lake.appender.batches import ROW_BYTES, Batch, BatchEnds, BatchIds, Limits, Row, bytes_of
 from firn.lake.results import AppenderStats
 from firn.units import size_text
 
@@ -85,19 +85,24 @@ class RowQueue(ThreadedHandle):
         size = bytes_of(row)
         self._check_fork()
         with self._lock:
-            own = self._is_own_thread()
-            self._check_locked(own)
-            if own and wait:
+            if self._failure is not None or self._closing or self._table.engines.closed:
+                self._check_locked()
+            if wait and self._is_own_thread():
                 raise self._waits_in_own_thread("add(wait=True)")
-            if self._weight >= self._limits.max_pending and not own:  # its own thread makes the room
-                return self._no_room_locked()
-            batch, now = self._open, time.monotonic()
-            self._weight += batch.add(row, size, now)
-            self._pending += 1
-            if ends is not None or (isinstance(self._ids, str) and len(batch.rows) >= self._limits.rows):
-                self._end_batch_locked(ends)
-            elif self._ids is None and (len(batch.rows) == 1 or batch.wait(self._limits, now) <= 0):
+            if self._weight >= self._limits.max_pending and not self._is_own_thread():
+                return self._no_room_locked()  # its own thread makes the room
+            batch = self._open
+            if not batch.rows:
+                batch.since = time.monotonic()
                 self._changed.notify_all()
+            batch.add(row, size)
+            self._weight += size + ROW_BYTES
+            self._pending += 1
+            if self._ids is None:
+                if batch.is_full(self._limits):
+                    self._changed.notify_all()
+            elif ends is not None or (isinstance(self._ids, str) and len(batch.rows) >= self._limits.rows):
+                self._end_batch_locked(ends)
             return batch
 
     def _no_room_locked(self) -> Future[None]:
@@ -294,10 +299,10 @@ class RowQueue(ThreadedHandle):
                 "its rows. Open another one here."
             )
 
-    def _check_locked(self, own: bool = False) -> None:
+    def _check_locked(self) -> None:
         if self._failure is not None:
             raise self._failed()
-        if own:  # what on_reject mends is taken to the last
+        if self._is_own_thread():  # what on_reject mends is taken to the last
             return
         if self._table.engines.closed:
             raise DatabaseClosedError(
