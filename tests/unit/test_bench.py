@@ -78,6 +78,13 @@ def test_inlined(run):
     assert len(found) == 8 and all(m["seconds"] for m in found.values())
 
 
+def test_streaming(run):
+    found = measures(run("streaming", "--rows", "500", "--seconds", "60"))
+    stream = {engine: m for (name, engine), m in found.items() if "one by one" in name}
+    assert {m["rows"] for m in stream.values()} == {500} and len(found) == 4
+    assert stream["firn"]["commits"] < stream["firn, by tens"]["commits"] == 50
+
+
 def test_sql_spill(run):
     found = measures(run("sql_spill", "--gb", "0.001"))
     assert {m["answer"] for m in found.values()} == {67_108, 33_554} and len(found) == 2
