@@ -41,7 +41,7 @@ SHAPES: dict[str, Shape] = {
     "slow-unlocked": Shape(appenders=4, mergers=0, removers=1, restorers=0, cleaners=0, sweepers=6, streams=0,
                            checkpointers=0, readers=1, rounds=5, unlocked=3, stalls=4, orphan_age_ms=HOUR),
     # Views that build on earlier ones, and on checkpoints.
-    "windows": Shape(appenders=6, mergers=2, removers=2, restorers=1, cleaners=3, sweepers=1, readers=5, streams=0,
+    "windows": Shape(appenders=6, mergers=2, removers=2, restorers=1, cleaners=3, sweepers=1, readers=4, streams=1,
                      checkpointers=3, rounds=6, stalls=2, inline=0.3, unlocked=2, windowed=True),
     "hasty": Shape(appenders=5, mergers=3, removers=1, restorers=1, cleaners=1, sweepers=4, readers=5, streams=0,
                    checkpointers=3, rounds=6, inline=0.3, windowed=True, hasty=True),

@@ -107,6 +107,17 @@ def test_names_that_do_not_sort_by_time_are_no_basis() -> None:
     assert Basis.of(1, 1, listed, listed) is None
 
 
+def test_a_poll_lists_what_it_may_deliver(store: SimStore) -> None:
+    journal = journal_on(store, "stream", windowed=True)
+    stream = journal.stream()
+    offset = stream.start().offset
+    append(journal_on(store, "keeper"), [1001])
+    before = journal.bucket.counters.as_dict()["list"]
+    delivery = stream.poll(offset)
+    assert len(delivery.appends) == 1
+    assert journal.bucket.counters.as_dict()["list"] - before == 6
+
+
 def test_appenders_write_it_where_nobody_else_does() -> None:
     store = SimStore()
     journal, other = journal_on(store, "appender", windowed=True), journal_on(store, "other", windowed=True)

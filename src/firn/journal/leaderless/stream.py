@@ -155,7 +155,8 @@ class LeaderlessStream:
         """
         table = self._table
         now = table.clock.now_ms()
-        appended = [log for log in table.append_logs(self._naming) if log.t >= offset.watermark]
+        logs = table.append_logs(self._naming, since_ms=offset.watermark)
+        appended = [log for log in logs if log.t >= offset.watermark]
         # After the LIST: this process may have stalled before it. With a limit, logs may have waited for many polls,
         # so the age of the last one doesn't tell whether they are still there; the record of sweeps does.
         _check_age(table, offset)
@@ -185,7 +186,7 @@ class LeaderlessStream:
         wanted = set(end.names) - set(begin.names)
         logs = [
             log
-            for log in table.append_logs(self._naming)
+            for log in table.append_logs(self._naming, since_ms=begin.watermark)
             if log.name in wanted
             or (begin.watermark <= log.t < end.watermark and log.name not in begin.names)
         ]

@@ -92,14 +92,29 @@ class LogLoader:
         Where the table has a window, the LIST begins there, behind the last view or the checkpoint: 1 GET more for
         the latter, in a new process and after a rest. Not with a bound, `every`, or `whole`.
         """
-        for attempt in range(MAX_ATTEMPTS):
+
+        def attempt() -> Loaded | None:
             found = Checkpoint() if bound is not None or every or whole else self._basis()
             loaded = self._attempt(bound, every, found)
-            if loaded is not None and self.counts(loaded):
-                if bound is None:
-                    self._build_on(loaded)
+            return loaded if loaded is not None and self.counts(loaded) else None
+
+        loaded = self._until_consistent(attempt)
+        if bound is None:
+            self._build_on(loaded)
+        return loaded
+
+    def load_from(self, since_ms: int) -> Loaded:
+        """Every log that is named from a time on, replaced or not. Cost: a LIST from there on, 1 GET a log not
+        cached."""
+        tail = Checkpoint(basis=Basis(since_ms, 0, {}, frozenset()))
+        return self._until_consistent(lambda: self._attempt(None, True, tail))
+
+    def _until_consistent(self, attempt: Callable[[], Loaded | None]) -> Loaded:
+        """What an attempt finds while nothing changes meanwhile."""
+        for number in range(MAX_ATTEMPTS):
+            if (loaded := attempt()) is not None:
                 return loaded
-            self.clock.sleep(random.random() * min(0.05 * 2**attempt, 2.0))
+            self.clock.sleep(random.random() * min(0.05 * 2**number, 2.0))
         raise StoreUnavailableError(
             f"{self.bucket.uri(self.layout.log_prefix)} changed {MAX_ATTEMPTS} times while it was read. "
             "Is cleanup run in a loop? Retry."

@@ -337,15 +337,20 @@ class TableLog:
             commits.append(CommitInfo("", when, "sweep", 0, s["data_files"] + s["orphans"], None, 0, detail))
         return sorted(commits, key=lambda c: (c.time, c.op == "sweep", c.version))
 
-    def append_logs(self, naming: Naming | None = None) -> tuple[Log, ...]:
+    def append_logs(self, naming: Naming | None = None, *, since_ms: int = 0) -> tuple[Log, ...]:
         """All listed append logs, in order, tombstoned ones too: streams deliver these (rule 20). Values that don't
-        fit the table's columns are set aside, though no live file may have them any more. `naming`: as `fold`."""
-        loaded = self.loader.load(every=True)
-        self.check_there(loaded.listed)
+        fit the table's columns are set aside, though no live file may have them any more. `naming`: as `fold`.
+        `since_ms`: those from that time on will do; where there is a window, no others are listed."""
+        if since_ms and self.windowed:
+            _, state = self.view()
+            loaded = self.loader.load_from(since_ms)
+        else:
+            loaded = self.loader.load(every=True)
+            self.check_there(loaded.listed)
+            state = self.fold(loaded.logs)
         maintenance = {n for n in loaded.listed if (p := parse_log_name(n)) is not None and p.maintenance}
         # A void log may appear at any time, under a name that is long past.
         found = [g for g in loaded.logs if g.name not in maintenance and not g.is_void]
-        state = self.fold(loaded.logs)
         rules = replace(self.rules.altered(state.definition), noted=state.noted, naming=naming)
         agreement = agree_streamed(
             rules,
