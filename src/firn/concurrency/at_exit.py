@@ -51,9 +51,9 @@ class ThreadedHandle(ABC):
     def _orphaned(self) -> None:
         """This is a forked child, without the thread."""
 
-    def _close_at_exit(self) -> None:
+    def _close_at_exit(self, seconds: float = END_S) -> None:
         try:
-            self.close_within(END_S)
+            self.close_within(seconds)
         except FirnError as error:
             log.error("%s", error)
 
@@ -86,9 +86,13 @@ def _begin_closing(handles: Iterable[Unclosed]) -> float:
 def _close_all() -> None:
     """Close all open handles: a program that forgets to loses nothing that a flush can still save."""
     handles = list(unclosed)
-    _begin_closing(handles)
+    deadline = _begin_closing(handles)
     for handle in handles:
-        handle._close_at_exit()
+        if isinstance(handle, ThreadedHandle):
+            handle._close_at_exit(max(0.0, deadline - time.monotonic()))
+    for handle in handles:
+        if not isinstance(handle, ThreadedHandle):
+            handle._close_at_exit()
 
 
 def _orphan_all() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from firn.arguments import checked
 from firn.concurrency.aio import AsyncTableVerbs, Opening, TableLike, Threads
 from firn.lake.appender.aio import AsyncAppender
 from firn.lake.appender.batches import Limits
@@ -32,6 +33,7 @@ class Appendable(TableLike, Protocol):
     def upsert(self, data: Any, *, batch_id: str | None = None, query: str | None = None) -> AppendResult: ...
 
 
+@checked
 class AsyncLakeTable(AsyncTableVerbs[Appendable]):
     """See `LakeTable`. Get it as `table.aio`; `run` calls a verb that isn't here in a thread."""
 

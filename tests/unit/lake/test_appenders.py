@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 import firn
+from firn.concurrency import at_exit
 from firn.errors import OutcomeUnknownError, StoreUnavailableError
 from firn.lake.appender import batch_writer
 from firn.lake.appender.appender import Appender
@@ -202,17 +202,18 @@ def test_failures_are_told_and_tried_again(table: LakeTable, gate: Gate) -> None
 
 
 def test_failures_are_logged_where_nobody_is_told(
-    table: LakeTable, gate: Gate, caplog: pytest.LogCaptureFixture
+    table: LakeTable, gate: Gate, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    warned = threading.Event()
+    warning = batch_writer.log.warning
+    monkeypatch.setattr(batch_writer.log, "warning", lambda *args: (warning(*args), warned.set()))
     gate.error = StoreUnavailableError("down")
     gate.open.set()
-    with caplog.at_level(logging.WARNING, "firn"), table.appender(seconds=0) as out:
+    with table.appender(seconds=0) as out:
         out.add({"n": 1})
-        while not caplog.records:
-            pass
-        assert "trying again" in caplog.text and "down" in caplog.text
+        assert warned.wait(30)
         gate.error = None
-    assert numbers(table) == [1]
+    assert numbers(table) == [1] and "trying again" in caplog.text and "down" in caplog.text
 
 
 def test_closing_in_time_says_what_is_left(table: LakeTable, gate: Gate) -> None:
@@ -429,6 +430,19 @@ def test_closing_a_connection_waits_for_all_appenders_together(
     gate.open.set()
 
 
+def test_at_exit_appenders_have_their_time_together(
+    table: LakeTable, gate: Gate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("firn.concurrency.at_exit.END_S", 0.05)
+    monkeypatch.setattr("firn.concurrency.at_exit.unclosed", handles := set())
+    for n in range(3):
+        out = table.appender(**IDLE)
+        handles.add(out._queue)
+        out.add({"n": n})
+    at_exit._close_all()
+    assert len([r for r in caplog.records if "1 rows of it aren't known to be appended" in r.message]) == 3
+
+
 def test_a_dropped_table_fails_the_appender(table: LakeTable) -> None:
     table.append([{"n": 0}])
     with firn.connect("memory://") as db:
@@ -464,8 +478,9 @@ def test_a_forked_child_refuses_and_the_parent_goes_on(table: LakeTable) -> None
 
 def test_arguments_are_checked(table: LakeTable) -> None:
     for bad in ({"rows": 0}, {"bytes": "0B"}, {"max_pending": 0}, {"seconds": "soon"}, {"rows": "many"}):
-        with pytest.raises(firn.InvalidInputError):
-            table.appender(**bad)
+        for verb in (table.appender, table.aio.appender):
+            with pytest.raises(firn.InvalidInputError):
+                verb(**bad)
 
 
 def test_a_transaction_has_no_appender() -> None:
