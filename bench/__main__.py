@@ -49,7 +49,7 @@ PROGRAMS = (
         False,
         ("--commits", "50", "--rounds", "2", "--long", "500", "--step", "100", "--each", "10"),
     ),
-    Program("streaming", False, ("--rows", "20000", "--seconds", "2")),
+    Program("streaming", True, ("--rows", "20000", "--seconds", "2")),
     Program("inlined", True, ("--commits", "50", "--more", "100", "--many", "300", "--rounds", "2")),
     Program("bloom_pruning", False, ("--files", "40", "--rows", "500", "--lookups", "20", "--rounds", "1")),
     Program("keyed_lake", False, ("--rows", "50000", "--batches", "5", "--rounds", "2")),

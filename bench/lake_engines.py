@@ -40,7 +40,7 @@ def appender(engine: str, place: Path) -> Callable[[int], Any]:
 
         return of_delta(engine, place)
     if engine == DUCKLAKE:
-        lake = _attached(_duckdb(), place)
+        lake = ducklake(place)
         lake.register("these", rows(0))
         lake.execute("CREATE TABLE IF NOT EXISTS lake.t AS FROM these LIMIT 0")
 
@@ -89,6 +89,11 @@ def read(engine: str, place: Path) -> int:
     import firn
 
     return int(firn.connect(place).table("t").scan().to_arrow().num_rows)
+
+
+def ducklake(place: Path) -> Any:
+    """A connection to DuckDB in which `lake` is a DuckLake that inlines."""
+    return _attached(_duckdb(), place)
 
 
 def _duckdb() -> Any:

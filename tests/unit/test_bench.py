@@ -82,7 +82,7 @@ def test_streaming(run):
     found = measures(run("streaming", "--rows", "500", "--seconds", "60"))
     stream = {engine: m for (name, engine), m in found.items() if "one by one" in name}
     assert {m["rows"] for m in stream.values()} == {500} and len(found) == 4
-    assert stream["firn"]["commits"] < stream["firn, by tens"]["commits"] == 50
+    assert stream["firn"]["commits"] < stream["Firn, by tens"]["commits"] == 50
 
 
 def test_sql_spill(run):
