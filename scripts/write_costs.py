@@ -21,6 +21,10 @@ RATES = (1, 100, 10_000)
 MONTH_S = 30 * 24 * 3600
 LOOK_S = 10
 """How often an appender looks for columns of others: `schema_refresh`."""
+WINDOW_S = 9 * 60
+"""How far before its last view, or the log checkpoint, a process lists."""
+BEHIND = 100
+"""Logs that an appender sees before it looks whether the log checkpoint lacks too many of them."""
 KEYS_A_PAGE = 1000
 """Of one LIST request, on S3."""
 
@@ -61,13 +65,12 @@ class Prices:
 class Keeper:
     """How often a table is kept: folds at `fold_at` commits, but for `rest_s` between two; every `tidy_s` a merge of
     the folds' files, a log checkpoint and a sweep. `listed_s` is how long a log stays listed on average: the grace,
-    and what the next sweep is late. `window_s` is how far before the checkpoint readers list."""
+    and what the next sweep is late."""
 
     fold_at: int = 64
     rest_s: float = 60
     tidy_s: float = 3600
     listed_s: float = 1.5 * 3600
-    window_s: float = 9 * 60
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,13 @@ def append(*, inline: bool) -> Requests:
 def look() -> Requests:
     """An appender's look for columns of others."""
     return Requests(list=1)
+
+
+def catch_up(fresh: float, lacking: float, listed: float, *, writes: bool) -> Requests:
+    """An appender's look whether the log checkpoint lacks many logs: it reads those that are `fresh`. If so, it is
+    written, for which those `lacking` are read once more."""
+    looked = Requests(get=fresh + 2, list=pages(listed))
+    return looked + Requests(get=lacking + 1, put=1, list=pages(listed)) if writes else looked
 
 
 def fold(commits: float, listed: float, *, inline: bool) -> Requests:
@@ -145,19 +155,26 @@ def first_month(
 ) -> Bill:
     """What one appender's commits cost. Pure.
 
-    >>> bill = first_month(1, inline=True, keeper=None)
-    >>> bill.requests, bill.stored == 43_200 * Sizes().inlined_log
-    (Requests(get=0, put=43200.0, list=43200.0, delete=0), True)
+    >>> bill = first_month(1, inline=False, keeper=None)
+    >>> bill.requests, bill.stored == 43_200 * (Sizes().log + Sizes().file)
+    (Requests(get=0.0, put=86400.0, list=43200.0, delete=0.0), True)
     """
     sizes = sizes or Sizes()
     rate = commits_a_minute / 60
     commits = rate * MONTH_S
     each = sizes.inlined_log if inline else sizes.log + sizes.file
-    looks = look() * min(commits, MONTH_S / LOOK_S)
-    appended = append(inline=inline) * commits + looks
+    looks = min(commits, MONTH_S / LOOK_S)
+    catches = min(commits / BEHIND, looks) if inline else 0
+    appended = append(inline=inline) * commits + look() * looks
+    window_s = WINDOW_S + MONTH_S / catches if catches else 0
     if keeper is None:
-        files = 0 if inline else commits
-        return Bill(appended, commits * each, read(commits, files, commits, checkpoint=False))
+        appended += catch_up(commits / max(catches, 1), 0, rate * window_s, writes=False) * catches
+        written = _checkpoints(commits) if inline else 0
+        appended += Requests(get=commits + written, put=written, list=written) * bool(written)
+        waiting = max(BEHIND, commits / 5) if inline else commits
+        return Bill(
+            appended, commits * each, read(waiting, 0 if inline else commits, commits, checkpoint=False)
+        )
     between = max(keeper.fold_at / rate, keeper.rest_s)  # seconds from fold to fold
     folded, listed = rate * between, rate * keeper.listed_s
     folds = keeper.tidy_s / between
@@ -165,13 +182,28 @@ def first_month(
     kept = fold(folded, listed, inline=inline) * (MONTH_S / between)
     tidied = sweep(objects, listed, 1 if inline else listed, inline=inline)
     if inline:
+        waiting = (folded + folds) / 2
+        fresh = min(commits / catches, waiting)
+        kept += catch_up(fresh, fresh, rate * window_s, writes=waiting >= BEHIND) * catches
         tidied += merge(folds, listed) + checkpoint(listed)
-        seen = rate * (keeper.window_s + keeper.tidy_s / 2)
+        seen = rate * (WINDOW_S + keeper.tidy_s / 2)
         reading = read(folded + folds, folds + 1, seen, checkpoint=True)
     else:  # each fold takes the file of the last one along
         reading = read(folded + 1, folded + 1, listed, checkpoint=False)
     stored = commits * sizes.merged + listed * each
     return Bill(appended + kept + tidied * (MONTH_S / keeper.tidy_s), stored, reading)
+
+
+def _checkpoints(commits: float) -> int:
+    """How often an appender writes the log checkpoint where nobody folds: it grows by a quarter each time.
+
+    >>> _checkpoints(99), _checkpoints(500)
+    (0, 5)
+    """
+    covered = written = 0
+    while (more := BEHIND * math.ceil(max(1, covered // 4 / BEHIND))) <= commits - covered:
+        covered, written = covered + more, written + 1
+    return written
 
 
 def table() -> str:
