@@ -141,7 +141,7 @@ def _commits(points: Sequence[Point]) -> Html:
 
 
 def _plus_minus(added: int | None, removed: int | None) -> str:
-    return " ".join([f"+{added:,}"] * bool(added) + [f"−{removed:,}"] * bool(removed))
+    return " ".join(f"{sign}{number:,}" for sign, number in (("+", added), ("−", removed)) if number)
 
 
 def _definition(facts: TableFacts) -> Html:
