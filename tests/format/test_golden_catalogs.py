@@ -15,7 +15,7 @@ from make_golden import GOLDEN, shown
 from make_golden_catalogs import connect, make
 
 import firn
-from firn.journal.writer.format import messages, state
+from firn.journal.writer.format import frame
 from firn.journal.writer.format.actions import Define, Drop, Remove, Tombstones, Upgrade
 from firn.journal.writer.format.layout import WriterLayout
 from firn.journal.writer.format.marker import decode_marker
@@ -231,25 +231,33 @@ def test_the_program_that_makes_them_still_works(tmp_path: Path) -> None:
         assert rows(firn.connect(tmp_path / "db").table(name)) == table["versions"]["now"]
 
 
+def _version_of(path: Path) -> int:
+    head = frame.read_head(path.read_bytes())
+    assert head is not None
+    return head.version
+
+
 def test_a_catalog_is_upgraded_where_it_stands(
     copied: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a version would that knows format 2. This one leaves such a writer out, and only that."""
+    """By the first rows that stand in it. Versions that don't know its format leave out that writer alone."""
     where, wanted = copied(firn.__version__), expected(firn.__version__)
-    with monkeypatch.context() as later:
-        for module in (messages, state):
-            later.setattr(module, "FORMAT", 2)
-        bob = connect(where, "bob")
-        handle = bob._writer_tables.own._opened()
-        handle.commit([Upgrade(2)], op="upgrade")
-        bob.checkpoint()
-        bob.table("flights").append([{"date": datetime(2001, 7, 1), "delay": 1000}])
-        db = firn.connect(where, strict=True)
-        assert db._writer_tables.federation.load().versions["bob"].state.format == 2
-        for name in ("flights", "stock"):
-            table = db.table(name)
-            assert {at: rows(table, at) for at in wanted[name]["times"]} == wanted[name]["times"]
-            assert db.table(name).scan().count() == len(wanted[name]["versions"]["now"]) + (name == "flights")
+    bob = connect(where, "bob")
+    bob.table("flights").alter(set_properties={"inline": "64KB"})
+    bob.checkpoint()
+    assert {_version_of(path) for path in where.glob("bob/db/transactions/*")} == {1}, "and its checkpoints"
+    bob.table("flights").append([{"date": datetime(2001, 7, 1), "delay": 1000}])
+    bob.table("flights").append([{"date": datetime(2001, 8, 1), "delay": 1000}])
+    *older, first, last = sorted(where.glob("bob/db/transactions/*.transaction"))
+    assert {_version_of(path) for path in older} == {1} and _version_of(first) == _version_of(last) == 2
+    assert decoded(first).actions[0] == Upgrade(2) and len(decoded(last).actions) == 1
+    db = firn.connect(where, strict=True)
+    assert db._writer_tables.federation.load().versions["bob"].state.format == 2
+    for name in ("flights", "stock"):
+        table = db.table(name)
+        assert {at: rows(table, at) for at in wanted[name]["times"]} == wanted[name]["times"]
+        assert db.table(name).scan().count() == len(wanted[name]["versions"]["now"]) + 2 * (name == "flights")
+    monkeypatch.setattr(frame, "NEWEST_VERSION", 1)
     with pytest.raises(firn.UnsupportedError, match="Upgrade Firn"):
         firn.connect(where, strict=True).table("flights").scan().count()
     with pytest.warns(firn.DegradedReadWarning, match="the writer bob is left out"):

@@ -10,11 +10,13 @@ from typing import Any
 import pyarrow as pa
 
 from firn.bucket.base import Bucket
+from firn.journal.inlined import InlinedRows
 from firn.journal.model import DataFile
 from firn.journal.writer.commit.commit import Handle
 from firn.journal.writer.format.actions import Action, Add, Define, Drop, Remove, Tombstones
 from firn.journal.writer.format.identity import Ticket
 from firn.journal.writer.format.layout import WriterLayout
+from firn.journal.writer.format.rows import stored
 from firn.journal.writer.format.state import CatalogState
 from firn.journal.writer.history.history import History
 from firn.journal.writer.rebuild.rebuild import RebuildReport
@@ -81,6 +83,7 @@ class Historian:
     truth: dict[int, Truth] = field(default_factory=lambda: {0: {}})
     last: list[Action] = field(default_factory=list)
     serial: int = 0
+    inlines: bool = False
 
     def __post_init__(self) -> None:
         self.bucket = self.store.bucket()
@@ -106,6 +109,7 @@ class Historian:
     def step(self) -> None:
         ops = [self.append, self.append, self.append, self.merge, self.remove, self.delete, self.overlap]
         ops += [self.register, self.drop, self.batch, self.checkpoint]
+        ops += [self.inline] * 4 if self.inlines else []
         self.rng.choice(ops)()
 
     def append(self, table: str | None = None, **options: Any) -> None:
@@ -118,6 +122,17 @@ class Historian:
             for a in written(self.bucket, ticket, self.rows(), table)
         ]
         self.commit(list(adds), op="append", ticket=ticket, **options)
+
+    def inline(self) -> None:
+        """Rows that stand in the catalog, which a merge may later write into a file."""
+        (row,) = self.rows()
+        table = self.rng.choice(["t", "t", "u"])
+        values = [["NaN" if value != value else value] for value in row.values()]
+        part = InlinedRows({name: COLUMNS[name] for name in row}, values, 1)
+        path = LAYOUT.rows_path(table, self.handle.head.revision + 1)
+        file = stored(DataFile("", 0, 0, {"rows": 1, "inlined": part}), path, self.serial, path)
+        batches = [(table, f"batch {self.serial}")] if self.rng.random() < 0.2 else []
+        self.commit([Add(table, file, tuple(part.columns.items()))], op="append", batches=batches)
 
     def batch(self) -> None:
         self.append("t", batches=[("t", f"batch {self.serial}")])
@@ -162,18 +177,19 @@ class Historian:
             assert self.handle.checkpoint()
 
 
-def history(seed: object, *, claims: bool, steps: int = 12) -> Historian:
+def history(seed: object, *, claims: bool, steps: int = 12, rows: bool = False) -> Historian:
     rng = random.Random(f"rebuild {seed}")
-    made = Historian(SimStore(conditional_put=claims), rng)
+    made = Historian(SimStore(conditional_put=claims), rng, inlines=rows)
     made.append("t")
     for _ in range(steps):
         made.step()
     return made
 
 
-def catalog_keys(store: SimStore) -> list[str]:
-    """Everything but data files and markers."""
-    kept = (LAYOUT.data_prefix, LAYOUT.markers_prefix)
+def catalog_keys(store: SimStore, *, but_claims: bool = False) -> list[str]:
+    """Everything but data files and markers; `but_claims`: and claims, the second copy of rows that stand in the
+    catalog."""
+    kept = (LAYOUT.data_prefix, LAYOUT.markers_prefix, *([LAYOUT.claims_prefix] if but_claims else []))
     return [key for key in store.keys(LAYOUT.root) if not key.startswith(kept)]
 
 

@@ -39,6 +39,8 @@ ALSO = {
     "claims-kept": {"pruned", "collected", "closed"},
     "spoilt": {"pruned", "spoilt"},
     "overlapping": {"pruned", "collected", "overtaken"},
+    "rows": {"pruned", "collected", "rows"},
+    "claims-rows": {"pruned", "collected", "rows"},
 }
 
 
@@ -178,6 +180,8 @@ MUTATIONS = [
     (without.forget_lost_branches, "kept", 42),
     (without.collect_of_any_revision, "claims-kept", 15),
     (without.collect_at_any_age, "overlapping", 20),
+    (without.prune_claims_of_rows, "claims-rows", 0),
+    (without.collect_rows_last, "rows", 0),
 ]
 
 

@@ -16,13 +16,13 @@ MODES: tuple[CrashMode, ...] = ("before", "after", "lost_ack", "retried", "faile
 
 
 @cache
-def _filled(claims: bool) -> SimStore:
-    """Three commits and a checkpoint of the second."""
+def _filled(claims: bool, rows: bool = False) -> SimStore:
+    """Three commits and a checkpoint of the second; of rows the last two."""
     store = SimStore(conditional_put=claims)
     bucket = store.bucket()
     handle = handle_of(bucket, bucket.clock)
     for number in (1, 2, 3):
-        commit(handle, number)
+        commit(handle, number, row=rows and number > 1)
         if number == 2:
             assert handle.checkpoint()
     return store
@@ -54,7 +54,9 @@ def _goes_on(store: SimStore, number: int) -> None:
 
 @pytest.mark.parametrize("claims", [False, True])
 @pytest.mark.parametrize("empty", [False, True])
-def test_a_commit_struck_anywhere(claims: bool, empty: bool) -> None:
+@pytest.mark.parametrize("rows", [False, True])
+def test_a_commit_struck_anywhere(claims: bool, empty: bool, rows: bool) -> None:
+    """With `rows` it upgrades an empty catalog."""
     outcome: list[str] = []
     before = {} if empty else {1: 1, 2: 2, 3: 3}
     after = {1: 4} if empty else {1: 1, 2: 2, 3: 3, 4: 4}
@@ -63,7 +65,7 @@ def test_a_commit_struck_anywhere(claims: bool, empty: bool) -> None:
         outcome[:] = ["crashed"]
         handle = handle_of(bucket, bucket.clock)
         try:
-            commit(handle, 4)
+            commit(handle, 4, row=rows)
             outcome[:] = ["done"]
         except OutcomeUnknownError:
             handle.settle()
@@ -79,15 +81,16 @@ def test_a_commit_struck_anywhere(claims: bool, empty: bool) -> None:
         assert before.items() <= finished.items() and shown.items() <= finished.items()
 
     def setup() -> SimStore:
-        return SimStore(conditional_put=claims) if empty else _filled(claims).copy()
+        return SimStore(conditional_put=claims) if empty else _filled(claims, rows).copy()
 
     assert crash_points(setup, operation, check, modes=MODES) > 12
 
 
 @pytest.mark.parametrize("claims", [False, True])
 @pytest.mark.parametrize("revision", [None, 1])
-def test_a_checkpoint_struck_anywhere(claims: bool, revision: int | None) -> None:
-    before = _read(_filled(claims))
+@pytest.mark.parametrize("rows", [False, True])
+def test_a_checkpoint_struck_anywhere(claims: bool, revision: int | None, rows: bool) -> None:
+    before = _read(_filled(claims, rows))
 
     def operation(bucket: GatedBucket) -> None:
         add_checkpoint(history_of(bucket), revision)
@@ -99,4 +102,4 @@ def test_a_checkpoint_struck_anywhere(claims: bool, revision: int | None) -> Non
         assert add_checkpoint(history_of(store.bucket()), revision) is not None
         _goes_on(store, 4)
 
-    assert crash_points(lambda: _filled(claims).copy(), operation, check, modes=MODES) > 12
+    assert crash_points(lambda: _filled(claims, rows).copy(), operation, check, modes=MODES) > 12

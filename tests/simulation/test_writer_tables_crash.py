@@ -1,4 +1,5 @@
-"""Every verb of tables on writers' catalogs, and a transaction over two of them, struck at every request they make.
+"""Every verb of tables on writers' catalogs, and a transaction over two of them, struck at every request they make;
+also where rows stand in the catalog, folded or not.
 
 After each strike all of the operation is there or nothing, an error that says "nothing happened" is right, older
 versions read as they did, the operation can be run again to its end, and prune and collect leave exactly the objects
@@ -15,14 +16,18 @@ import pytest
 
 from firn.database.writer_tables import WriterTables
 from firn.errors import ConflictError, FirnError, SnapshotTooOldError
+from firn.journal.writer.journal import WriterJournal
 from firn.journal.writer.maintain.collect import collect
 from firn.journal.writer.maintain.prune import prune
+from firn.journal.writer.settings import WriterSettings
 from firn.lake.definition.definition import LakeDefinition
+from firn.lake.maintain import change
 from firn.lake.maintain.matching import source as merge_source
 from firn.lake.partition.partition import PartitionSpec
 from firn.runner import InProcess, LocalRunner
-from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, crash_points
+from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, SimulationFailure, crash_points
 from simulation.outcomes import Outcome
+from simulation.writer_upkeep import paths_of
 
 pytestmark = pytest.mark.long
 
@@ -39,6 +44,7 @@ Content = dict[str, list[tuple[str, int]]]
 Operation = Callable[[WriterTables], object]
 
 BEFORE: Content = {"cpu": [("x", 1), ("x", 2), ("y", 1)], "mem": [("m", 7)]}
+INLINE = {"inline": "64KB"}
 
 
 def tables(bucket: GatedBucket, writer: str | None = "w") -> WriterTables:
@@ -46,24 +52,30 @@ def tables(bucket: GatedBucket, writer: str | None = "w") -> WriterTables:
     return WriterTables(bucket, "db", "sim://db", engines, writer=writer, strict=True, clock=bucket.clock)
 
 
-def fill(bucket: GatedBucket) -> None:
-    """Two tables, one partitioned; a merge, a soft delete, and a checkpoint on the way."""
+def fill(bucket: GatedBucket, *, inline: bool = False) -> None:
+    """Two tables, one partitioned; a merge, a soft delete, and a checkpoint on the way. With `inline` one append was
+    merged, a soft delete is on rows in the catalog, and the checkpoint has them."""
     made = tables(bucket)
-    cpu = made.define(LakeDefinition("cpu", journal="writer", partition=PartitionSpec.parse(["p"], {})))
-    mem = made.define(LakeDefinition("mem", journal="writer"))
+    properties = INLINE if inline else {}
+    spec = PartitionSpec.parse(["p"], {})
+    cpu = made.define(LakeDefinition("cpu", journal="writer", partition=spec, properties=properties))
+    mem = made.define(LakeDefinition("mem", journal="writer", properties=properties))
     for n in (1, 2, 3):
         cpu.append([{"p": "x", "n": n}, {"p": "y", "n": n}])
+        if inline and n == 1:
+            cpu.merge()
     mem.append([{"p": "m", "n": 7}])
-    cpu.merge()
-    cpu.checkpoint()
+    if not inline:
+        cpu.merge()
+    made.federation.checkpoint("cpu")
     cpu.delete("n = 3 or p = 'y' and n = 2")
     bucket.clock.sleep(DAY_S)
 
 
 @cache
-def template(claims: bool) -> SimStore:
+def template(claims: bool, inline: bool = False) -> SimStore:
     store = SimStore(conditional_put=claims)
-    fill(store.bucket())
+    fill(store.bucket(), inline=inline)
     return store
 
 
@@ -113,7 +125,7 @@ OPERATIONS: dict[str, tuple[Operation, Content]] = {
         {**BEFORE, "cpu": [("q", 0)]},
     ),
     "restore": (
-        on("cpu", lambda t: t.restore("w=5")),
+        on("cpu", lambda t: t.restore("w=6" if t.context.definition.inline else "w=5")),
         {**BEFORE, "cpu": [(p, n) for p in "xy" for n in (1, 2, 3)]},
     ),
     "merge into": (
@@ -134,6 +146,24 @@ OPERATIONS: dict[str, tuple[Operation, Content]] = {
     ),
     "drop": (drop, {"cpu": BEFORE["cpu"]}),
 }
+FOLDS: dict[str, tuple[Operation, Content]] = {
+    "fold": (on("cpu", lambda t: t.merge(only="inlined")), BEFORE),
+    "checkpoint": (on("cpu", lambda t: t.checkpoint()), BEFORE),
+    "close": (lambda made: (made.own.begin(), made.close()), BEFORE),
+    "append that is due": (
+        lambda made: due(made) if ("z", 9) not in content_of(made) else None,
+        {**BEFORE, "cpu": [*BEFORE["cpu"], ("z", 9)]},
+    ),
+}
+"""Where rows stand in the catalog."""
+
+
+def due(made: WriterTables) -> None:
+    """An append that folds, and writes a checkpoint."""
+    table = made.find("cpu")
+    assert table is not None and isinstance(table.journal, WriterJournal)
+    table.journal._created_settings = WriterSettings(checkpoint_every=2)
+    table.append([{"p": "z", "n": 9}])
 
 
 def content_of(made: WriterTables) -> list[tuple[str, int]]:
@@ -154,12 +184,17 @@ def persistently(operate: Operation, bucket: GatedBucket) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "claims"),
-    [*((name, True) for name in OPERATIONS), *((name, False) for name in ("append", "merge", "transaction"))],
+    ("name", "claims", "inline"),
+    [
+        *((name, True, False) for name in OPERATIONS),
+        *((name, False, False) for name in ("append", "merge", "transaction")),
+        *((name, True, True) for name in (*OPERATIONS, *FOLDS)),
+        *((name, False, True) for name in ("append", "merge", "transaction", "delete", *FOLDS)),
+    ],
 )
-def test_struck_anywhere(name: str, claims: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_struck_anywhere(name: str, claims: bool, inline: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge_source, "IN_MEMORY_BYTES", 0)
-    operate, after = OPERATIONS[name]
+    operate, after = {**OPERATIONS, **FOLDS}[name]
     after = {table: sorted(rows) for table, rows in after.items()}
     outcome = Outcome()
 
@@ -182,13 +217,16 @@ def test_struck_anywhere(name: str, claims: bool, monkeypatch: pytest.MonkeyPatc
         if point.mode == "after":
             _nothing_is_left_over(bucket, after)
 
-    assert crash_points(lambda: template(claims).copy(), operation, check, modes=MODES[claims]) > 20
+    made = crash_points(lambda: template(claims, inline).copy(), operation, check, modes=MODES[claims])
+    assert made > (5 if inline else 20)
 
 
 def _nothing_is_left_over(bucket: GatedBucket, after: Content) -> None:
     """Later, history is pruned up to what the last commits need, and everything else is collected."""
     bucket.clock.sleep(8 * DAY_S)
     history = tables(bucket).federation.history("w")
+    # Files of a fold that failed stay until the rows are gone that they would have replaced.
+    persistently(lambda made: (made.own.begin(), made.close()), bucket)
     for _ in range(3):  # so that what was struck is below two checkpoints
         persistently(on("cpu", lambda t: t.append([{"p": "x", "n": 100}])), bucket)
     bucket.clock.sleep(8 * DAY_S)
@@ -199,8 +237,18 @@ def _nothing_is_left_over(bucket: GatedBucket, after: Content) -> None:
     needed: set[str] = set()
     for revision in range(fresh.load().head.revision, 0, -1):
         try:
-            needed.update(path for t in fresh.at(revision).state.tables.values() for path in t.files)
+            needed |= paths_of(fresh.at(revision).state)
         except SnapshotTooOldError:
             break
     stored = {info.key for info in bucket.list("db/w/db/data/").objects}
     assert stored == needed and not bucket.list("db/w/db/_firn/staged/").objects
+
+
+@pytest.mark.parametrize("rule", ["rows stay", "rows of other partitions are lost"])
+def test_a_fold_that_doubles_or_loses_rows_is_noticed(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if rule == "rows stay":
+        monkeypatch.setattr(change, "parts_of", lambda file: () if file.inlined is not None else (file.path,))
+    else:
+        monkeypatch.setattr(change, "completed", lambda table, session, snapshot, change, also=(): change)
+    with pytest.raises((SimulationFailure, AssertionError)):
+        test_struck_anywhere("delete", True, True, monkeypatch)

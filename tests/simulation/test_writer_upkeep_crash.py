@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import product
 from unittest.mock import patch
 
 import pytest
@@ -20,7 +21,18 @@ from firn.journal.writer.unclaimed.repair import repair
 from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, SimulationFailure, crash_points
 from simulation import writer_mutations as without
 from simulation.writer_catalog import LAYOUT, handle_of, history_of
-from simulation.writer_upkeep import Change, data_of, paths_of, readable, retained, told
+from simulation.writer_upkeep import (
+    Change,
+    check_copies,
+    data_of,
+    inlined,
+    paths_of,
+    readable,
+    retained,
+    rows_of,
+    second_copies,
+    told,
+)
 
 pytestmark = pytest.mark.long
 
@@ -35,6 +47,16 @@ KINDS = (
     Change.merge,
     Change.append,
 )
+WITH_ROWS = (
+    Change.inline,
+    Change.append,
+    Change.merge,
+    Change.inline,
+    Change.inline,
+    Change.remove,
+    Change.append,
+)
+"""The floor of what follows has rows in the catalog; the first of them were folded."""
 
 
 def _grown(store: SimStore, kinds: Sequence[Callable[[Change], Change]], first: int) -> SimStore:
@@ -48,9 +70,9 @@ def _grown(store: SimStore, kinds: Sequence[Callable[[Change], Change]], first: 
 
 
 @cache
-def _filled(claims: bool, checkpoints: tuple[int, ...]) -> SimStore:
+def _filled(claims: bool, checkpoints: tuple[int, ...], rows: bool = False) -> SimStore:
     """Seven commits of all kinds, with these checkpoints."""
-    store = _grown(SimStore(conditional_put=claims), KINDS, 1)
+    store = _grown(SimStore(conditional_put=claims), WITH_ROWS if rows else KINDS, 1)
     for revision in checkpoints:
         assert add_checkpoint(history_of(store.bucket()), revision) is not None
     return store
@@ -112,7 +134,9 @@ def _check_pruned(before: dict[int, CatalogState], floor: int) -> Callable[[SimS
         assert _states(store) == {revision: s for revision, s in before.items() if revision >= floor}
         revisions = [int(key.rpartition("/")[2][:20]) for key in store.keys(LAYOUT.transactions_prefix)]
         claims = [int(key.rpartition("/")[2]) for key in store.keys(LAYOUT.claims_prefix)]
-        assert min(revisions) == floor and min(claims, default=floor) == floor
+        kept = min([floor, *(live.revision for _, live in inlined(before[floor]))])
+        assert min(revisions) == floor and min(claims, default=kept) == kept
+        check_copies(store)
         _goes_on(store)
 
     return check
@@ -120,10 +144,19 @@ def _check_pruned(before: dict[int, CatalogState], floor: int) -> Callable[[SimS
 
 @pytest.mark.parametrize("claims", [False, True])
 @pytest.mark.parametrize(("checkpoints", "floor"), [((), 5), ((2, 5, 6), 5)])
-def test_a_prune_struck_anywhere(claims: bool, checkpoints: tuple[int, ...], floor: int) -> None:
-    store = _filled(claims, checkpoints)
+@pytest.mark.parametrize("rows", [False, True])
+def test_a_prune_struck_anywhere(claims: bool, checkpoints: tuple[int, ...], floor: int, rows: bool) -> None:
+    store = _filled(claims, checkpoints, rows)
     check = _check_pruned(_states(store), floor)
     assert crash_points(store.copy, _prune, check, modes=MODES) > 40
+
+
+def test_a_prune_that_drops_claims_of_rows_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 22."""
+    store = _filled(True, (), rows=True)
+    without.prune_claims_of_rows(monkeypatch)
+    with pytest.raises(SimulationFailure):
+        crash_points(store.copy, _prune, _check_pruned(_states(store), 5), modes=("before",))
 
 
 @cache
@@ -187,12 +220,13 @@ def test_claims_that_are_pruned_from_above_are_noticed(monkeypatch: pytest.Monke
 
 
 @cache
-def _wasteful(claims: bool) -> SimStore:
+def _wasteful(claims: bool, rows: bool = False) -> SimStore:
     """A pruned history whose garbage is still there, and an orphan."""
-    store = _grown(SimStore(conditional_put=claims), (*KINDS, *KINDS), 1)
+    kinds = (*WITH_ROWS[:-1], Change.merge) if rows else KINDS
+    store = _grown(SimStore(conditional_put=claims), (*kinds, *kinds), 1)
     bucket = store.bucket()
     Change(bucket, handle_of(bucket, bucket.clock), 98).append()
-    store = _grown(store, KINDS[:2], 20)
+    store = _grown(store, WITH_ROWS[:2] if rows else KINDS[:2], 20)
     assert prune(history_of(store.bucket()), older_than_ms=0).floor == 15
     return store
 
@@ -204,7 +238,8 @@ def _collect(bucket: GatedBucket) -> None:
 def _check_collected(alive: set[str]) -> Callable[[SimStore, CrashPoint], None]:
     def check(store: SimStore, point: CrashPoint) -> None:
         _whole(store)
-        untold = data_of(store) - alive - told(store) - _orphans()
+        check_copies(store)
+        untold = (data_of(store) | second_copies(store)) - alive - told(store) - _orphans()
         assert not untold, f"rebuild would bring back {untold}"
         collect(history_of(store.bucket()), orphan_age_ms=0)
         assert data_of(store) == set().union(*retained(store.bucket()).values())
@@ -216,17 +251,19 @@ def _check_collected(alive: set[str]) -> Callable[[SimStore, CrashPoint], None]:
 @cache
 def _orphans() -> frozenset[str]:
     found: set[str] = set()
-    for claims in (False, True):
-        store = _wasteful(claims)
+    for claims, rows in product((False, True), (False, True)):
+        store = _wasteful(claims, rows)
         found.update(collect(history_of(store.bucket()), orphan_age_ms=0, dry_run=True).orphans)
-    assert len(found) == 4
+    assert len(found) == 8
     return frozenset(found)
 
 
 @pytest.mark.parametrize("claims", [False, True])
-def test_a_collection_struck_anywhere(claims: bool) -> None:
-    store = _wasteful(claims)
-    alive = paths_of(history_of(store.bucket()).load().state)
+@pytest.mark.parametrize("rows", [False, True])
+def test_a_collection_struck_anywhere(claims: bool, rows: bool) -> None:
+    store = _wasteful(claims, rows)
+    state = history_of(store.bucket()).load().state
+    alive = paths_of(state) | rows_of(state)
     assert crash_points(store.copy, _collect, _check_collected(alive), modes=MODES) > 60
 
 
@@ -240,6 +277,19 @@ def test_a_collection_out_of_order_is_noticed(
     check = _check_collected(alive)
     _orphans()
     mutation(monkeypatch)
+    with pytest.raises(SimulationFailure, match="rebuild would bring back"):
+        crash_points(store.copy, _collect, check, modes=("before",))
+
+
+def test_files_that_go_before_the_rows_that_they_replaced_are_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rule 26."""
+    store = _wasteful(False, rows=True)
+    state = history_of(store.bucket()).load().state
+    check = _check_collected(paths_of(state) | rows_of(state))
+    _orphans()
+    without.collect_rows_last(monkeypatch)
     with pytest.raises(SimulationFailure, match="rebuild would bring back"):
         crash_points(store.copy, _collect, check, modes=("before",))
 

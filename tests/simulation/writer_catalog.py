@@ -1,15 +1,18 @@
-"""The smallest use of a writer's catalog: one table, and each commit adds one file that is named by its number."""
+"""The smallest use of a writer's catalog: one table, and each commit adds one file that is named by its number, or a
+row that stands in the catalog."""
 
 from __future__ import annotations
 
 from firn.bucket.base import Bucket
 from firn.clock import Clock
+from firn.journal.inlined import InlinedRows
 from firn.journal.model import DataFile
 from firn.journal.writer.commit.commit import Handle
 from firn.journal.writer.format.actions import Action, Add, Define
 from firn.journal.writer.format.identity import Ticket, prefix_of
-from firn.journal.writer.format.layout import WriterLayout
+from firn.journal.writer.format.layout import WriterLayout, padded
 from firn.journal.writer.format.messages import decode_transaction
+from firn.journal.writer.format.rows import stored
 from firn.journal.writer.format.state import CatalogHead, CatalogState
 from firn.journal.writer.history.history import History
 
@@ -31,14 +34,21 @@ def file_of(number: int, ticket: Ticket) -> DataFile:
     return DataFile(path, 8, 0, {"rows": 1})
 
 
-def actions_of(number: int, state: CatalogState, ticket: Ticket) -> list[Action]:
-    add = Add(TABLE, file_of(number, ticket), COLUMNS)
+def row_of(number: int, ticket: Ticket) -> DataFile:
+    """One row that stands in the catalog."""
+    path = f"{LAYOUT.rows_prefix}{TABLE}/{padded(ticket.revision)}.{number:08}"
+    rows = InlinedRows(dict(COLUMNS), [[number]], 1)
+    return stored(DataFile("", 0, 0, {"rows": 1, "inlined": rows}), path, 0, path)
+
+
+def actions_of(number: int, state: CatalogState, ticket: Ticket, *, row: bool = False) -> list[Action]:
+    add = Add(TABLE, row_of(number, ticket) if row else file_of(number, ticket), COLUMNS)
     return [add] if TABLE in state.tables else [Define(TABLE, b"spec"), add]
 
 
-def commit(handle: Handle, number: int) -> CatalogHead:
+def commit(handle: Handle, number: int, *, row: bool = False) -> CatalogHead:
     ticket = handle.begin()
-    return handle.commit(actions_of(number, handle.state, ticket), op="append", ticket=ticket)
+    return handle.commit(actions_of(number, handle.state, ticket, row=row), op="append", ticket=ticket)
 
 
 def numbers(state: CatalogState) -> dict[int, int]:
@@ -49,7 +59,7 @@ def numbers(state: CatalogState) -> dict[int, int]:
 
 
 def number_in(path: str) -> int:
-    return int(path.removesuffix(".parquet")[-24:])
+    return int(path[-8:]) if LAYOUT.is_rows(path) else int(path.removesuffix(".parquet")[-24:])
 
 
 def number_at(bucket: Bucket, key: str) -> int:

@@ -13,7 +13,7 @@ from firn.testing import SimClient, SimStore
 from simulation.writer_catalog import LAYOUT, history_of
 from simulation.writer_clients import LANDS_S, STORE, Clients
 from simulation.writer_model import Model
-from simulation.writer_upkeep import KINDS, Change, check_whole, note_removed
+from simulation.writer_upkeep import KINDS, WITH_ROWS, Change, check_whole, note_removed
 
 RETENTION_S = 15
 SPOILT = b"spoilt"
@@ -26,10 +26,17 @@ class Keepers(Clients):
     """The programs of a world. With `files`, commits write data files, and do all there is to do."""
 
     def __init__(
-        self, model: Model, rounds: int, *, pace: float = 1.0, files: bool = False, overlapping: bool = False
+        self,
+        model: Model,
+        rounds: int,
+        *,
+        pace: float = 1.0,
+        files: bool = False,
+        overlapping: bool = False,
+        rows: bool = False,
     ) -> None:
         super().__init__(model, rounds, pace=pace)
-        self.files, self.overlapping = files, overlapping
+        self.files, self.overlapping, self.kinds = files, overlapping, WITH_ROWS if rows else KINDS
 
     def change(self, client: SimClient, handle: Handle, number: int) -> CatalogHead:
         """One of all kinds. Overlapping: its files are written, others commit, and then it does."""
@@ -37,7 +44,9 @@ class Keepers(Clients):
             return super().change(client, handle, number)
         change = Change(client.bucket, handle, number)
         if not self.overlapping:
-            return client.random.choice(KINDS)(change).commit()
+            kind = client.random.choice(self.kinds)
+            self.model.happened["rows"] += kind is Change.inline
+            return kind(change).commit()
         change.append()
         for _ in range(client.random.randint(0, 2)):
             between = self.model.next()

@@ -174,6 +174,11 @@ def prune_claims_from_above(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(prune._Pruning, "_claims", lambda self, floor: sound(self, floor)[::-1])
 
 
+def prune_claims_of_rows(patch: pytest.MonkeyPatch) -> None:
+    """Rule 22: a claim is the second copy of its rows."""
+    patch.setattr(prune, "_oldest_rows", lambda state: state.head.revision + 1)
+
+
 def always_begin_at_the_empty_start(patch: pytest.MonkeyPatch) -> None:
     """Rule 23: only if nothing of the history lacks."""
     patch.setattr(Names, "unbroken", lambda self, last, first=1: True)
@@ -240,3 +245,8 @@ def collect_in_any_order(patch: pytest.MonkeyPatch) -> None:
         return [[entry] for entry in sorted(garbage, key=lambda g: g.order, reverse=True)], []
 
     patch.setattr(collect, "plan_waves", plan)
+
+
+def collect_rows_last(patch: pytest.MonkeyPatch) -> None:
+    """Rule 26: rows go from markers before the files go that replaced them."""
+    patch.setattr(collect._Collection, "_without_rows", lambda self, markers, needed, existing: [])

@@ -1,5 +1,5 @@
 """Commits with real data files, for what prunes, collects and repairs: each adds a file that is named by its number
-to one table, and appends, merges or removes files of another."""
+to one table, and appends, merges or removes files of another, or rows that stand in the catalog."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from firn.bucket.base import Bucket
 from firn.errors import OutcomeUnknownError, SnapshotTooOldError, StoreUnavailableError
+from firn.journal.inlined import InlinedRows
 from firn.journal.model import DataFile
 from firn.journal.writer.commit.commit import Handle
 from firn.journal.writer.format.actions import Action, Add, CatalogTransaction, Define, Remove, Tombstones
@@ -18,7 +19,8 @@ from firn.journal.writer.format.identity import Ticket, prefix_of
 from firn.journal.writer.format.marker import decode_marker
 from firn.journal.writer.format.messages import decode_transaction
 from firn.journal.writer.format.metadata import read_metadata
-from firn.journal.writer.format.state import CatalogHead, CatalogState, follow
+from firn.journal.writer.format.rows import stored
+from firn.journal.writer.format.state import CatalogHead, CatalogState, LiveFile, follow
 from firn.journal.writer.history.listing import list_settled
 from firn.journal.writer.maintain.collect import collect
 from firn.journal.writer.maintain.prune import prune
@@ -72,6 +74,14 @@ class Change:
         self.actions.append(Add(OTHER, put_file(self.bucket, self.ticket, OTHER), COLUMNS))
         return self
 
+    def inline(self) -> Change:
+        """Rows, which a merge later writes into a file."""
+        path = LAYOUT.rows_path(OTHER, self.ticket.revision)
+        rows = InlinedRows(dict(COLUMNS), [[1, 2]], 2)
+        file = stored(DataFile("", 0, 0, {"rows": 2, "inlined": rows}), path, 0, path)
+        self.actions.append(Add(OTHER, file, COLUMNS))
+        return self
+
     def merge(self) -> Change:
         self.replaced = tuple(live(self.handle.state))
         merged = put_file(self.bucket, self.ticket, OTHER, replaces=self.replaced)
@@ -98,16 +108,29 @@ KINDS: tuple[Callable[[Change], Change], ...] = (
     Change.remove,
     Change.soft_delete,
 )
+WITH_ROWS = (*KINDS, Change.inline, Change.inline, Change.inline)
 
 
 def live(state: CatalogState) -> Iterator[str]:
-    """The other table's files."""
+    """The other table's files, and its rows that stand in the catalog."""
     table = state.tables.get(OTHER)
     return iter(()) if table is None else iter(table.files)
 
 
 def paths_of(state: CatalogState) -> set[str]:
-    return {path for table in state.tables.values() for path in table.files}
+    """The data files."""
+    return {path for table in state.tables.values() for path in table.files} - rows_of(state)
+
+
+def rows_of(state: CatalogState) -> set[str]:
+    """The paths of rows that stand in the catalog."""
+    return {path for path, _ in inlined(state)}
+
+
+def inlined(state: CatalogState) -> Iterator[tuple[str, LiveFile]]:
+    """The rows that stand in the catalog, by their paths."""
+    every = (entry for table in state.tables.values() for entry in table.files.items())
+    return ((path, live) for path, live in every if live.file.inlined is not None)
 
 
 def readable(bucket: Bucket) -> Iterator[tuple[int, CatalogState]]:
@@ -124,11 +147,16 @@ def readable(bucket: Bucket) -> Iterator[tuple[int, CatalogState]]:
 
 
 def retained(bucket: Bucket) -> dict[int, set[str]]:
-    """The files of every revision that can be read: of the oldest, and then by what each transaction does."""
+    """The files of every revision that can be read."""
+    return {revision: paths_of(state) for revision, state in retained_states(bucket).items()}
+
+
+def retained_states(bucket: Bucket) -> dict[int, CatalogState]:
+    """Every revision that can be read: the oldest, and then by what each transaction does."""
     history = history_of(bucket)
     history.load()
     nodes = history.counting(list_settled(bucket, LAYOUT, 0))
-    found: dict[int, set[str]] = {}
+    found: dict[int, CatalogState] = {}
     state: CatalogState | None = None
     for revision, _ in nodes:
         if state is None:
@@ -139,8 +167,24 @@ def retained(bucket: Bucket) -> dict[int, set[str]]:
             following = history.transactions(revision)
         else:
             state = follow(state, following.pop(0))
-        found[revision] = paths_of(state)
+        found[revision] = state
     return found
+
+
+def second_copies(store: SimStore) -> set[str]:
+    """The rows that claims or markers hold, too."""
+    bucket = store.bucket()
+    found: set[str] = set()
+    for key, data in store.contents(LAYOUT.claims_prefix).items():
+        found |= _rows_in(decode_transaction(data, where=key))
+    for key, data in store.contents(LAYOUT.markers_prefix).items():
+        found |= decode_marker(LAYOUT, key, read_pairs(bucket, key, len(data)), where=key).rows
+    return found
+
+
+def _rows_in(transaction: CatalogTransaction) -> set[str]:
+    files = (action.file for action in transaction.actions if isinstance(action, Add))
+    return {file.path for file in files if file.inlined is not None}
 
 
 def data_of(store: SimStore) -> set[str]:
@@ -159,6 +203,9 @@ def told(store: SimStore) -> set[str]:
         gone.update(
             _removed(decode_marker(LAYOUT, key, read_pairs(bucket, key, len(data)), where=key).transaction)
         )
+    for key, data in store.contents(LAYOUT.claims_prefix).items():
+        claim = decode_transaction(data, where=key)
+        gone.update(path for path in _removed(claim) if LAYOUT.is_rows(path))
     return gone
 
 
@@ -171,7 +218,7 @@ def lay_files(store: SimStore) -> None:
     for key, data in store.contents(LAYOUT.transactions_prefix).items():
         if key.endswith(".transaction"):
             for action in decode_transaction(data, where=key).actions:
-                if isinstance(action, Add):
+                if isinstance(action, Add) and action.file.inlined is None:
                     store.write(action.file.path, b"12345678")
 
 
@@ -197,12 +244,21 @@ def check_whole(model: Model, store: SimStore, before: SimStore | None = None) -
         gone = data_of(before) - there
         for key, data in store.contents(LAYOUT.transactions_prefix).items() if gone else ():
             if key in before and key.endswith(".transaction"):
-                added = {
-                    a.file.path for a in decode_transaction(data, where=key).actions if isinstance(a, Add)
-                }
+                transaction = decode_transaction(data, where=key)
+                added = {a.file.path for a in transaction.actions if isinstance(a, Add)}
                 assert not added & gone, f"{key} has lost {sorted(added & gone)}"
+    check_copies(store)
+    there |= second_copies(store)
     untold = (model.removed & there) - told(store) if model.removed & there else set()
     assert not untold, f"rebuild would bring back {sorted(untold)}"
+
+
+def check_copies(store: SimStore) -> None:
+    """The rows of no retained revision stand in its transaction and checkpoints alone."""
+    copies = second_copies(store)
+    for revision, state in retained_states(store.copy().bucket()).items():
+        alone = rows_of(state) - copies
+        assert not alone, f"the rows {sorted(alone)} of revision {revision} have no second copy"
 
 
 def check_swept(model: Model, store: SimStore) -> None:

@@ -20,7 +20,8 @@ from simulation.writer_upkeep import Change, check_swept, lay_files
 class WriterShape:
     """How large and how hostile a world is. `faults` scales all rates, `stalls` those of sleeping clients and of
     puts that land late. `claims` is a store with conditional puts. `page_size` None draws one. With `files`, commits
-    have data files and do all there is to do; `overlapping`, they commit in another order than they began."""
+    have data files and do all there is to do; `overlapping`, they commit in another order than they began; with
+    `rows`, some add rows that stand in the catalog."""
 
     writers: int = 2
     readers: int = 2
@@ -31,6 +32,7 @@ class WriterShape:
     disks: int = 0
     files: bool = False
     overlapping: bool = False
+    rows: bool = False
     rounds: int = 5
     faults: float = 1.0
     stalls: float = 1.0
@@ -52,6 +54,10 @@ WRITER_SHAPES: dict[str, WriterShape] = {
     "claims-kept": WriterShape(files=True, claims=True, pruners=1, collectors=1, readers=1, rounds=7, stalls=4),
     "spoilt": WriterShape(files=True, writers=1, pruners=2, checkpointers=2, disks=1, rounds=8, faults=0.3),
     "overlapping": WriterShape(files=True, overlapping=True, pruners=1, collectors=2, readers=1, rounds=5, stalls=0),
+    "rows": WriterShape(files=True, rows=True, pruners=1, collectors=1, people=1, readers=1, rounds=7),
+    "claims-rows": WriterShape(
+        files=True, rows=True, claims=True, pruners=1, collectors=1, readers=1, rounds=7, stalls=4
+    ),
 }  # fmt: skip
 
 
@@ -63,7 +69,14 @@ def build(seed: int | Replay, shape: WriterShape) -> World:
     store = SimStore(page_size=page_size, conditional_put=shape.claims)
     world = World(seed, store=store, faults=_faults(seed, shape))
     model = Model()
-    clients = Keepers(model, shape.rounds, pace=shape.pace, files=shape.files, overlapping=shape.overlapping)
+    clients = Keepers(
+        model,
+        shape.rounds,
+        pace=shape.pace,
+        files=shape.files,
+        overlapping=shape.overlapping,
+        rows=shape.rows,
+    )
     for kind, count, program in (
         ("write", shape.writers, clients.writer),
         ("checkpoint", shape.checkpointers, clients.checkpointer),

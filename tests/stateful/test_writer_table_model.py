@@ -17,6 +17,7 @@ from test_lake_model import _PREDICATES, _ROWS, LakeTableMachine, Row, _bag, lak
 from firn.database.writer_tables import WriterTables
 from firn.errors import SnapshotTooOldError
 from firn.journal.writer.format.metadata import read_metadata
+from firn.journal.writer.journal import WriterJournal
 from firn.journal.writer.maintain.collect import collect
 from firn.journal.writer.maintain.prune import prune
 from firn.lake.table import LakeTable
@@ -28,7 +29,10 @@ FAILING = ["s::INTEGER = 1", "len(s) // (id - 1) > 0", "n > 100 OR n = 3", "tags
 class WriterTableMachine(LakeTableMachine):
     def _open(self) -> LakeTable:
         tables = self._tables("w")
-        return tables.find("t") or tables.define(replace(self.definition, journal="writer"))
+        properties = {**self.definition.properties, "checkpoint_every": 9}
+        return tables.find("t") or tables.define(
+            replace(self.definition, journal="writer", properties=properties)
+        )
 
     def _tables(self, writer: str | None) -> WriterTables:
         engines = InProcess(LocalRunner(threads=1))
@@ -77,6 +81,13 @@ class WriterTableMachine(LakeTableMachine):
         assert table is not None
         self._committed(table.append(rows).version, [*self.rows, *rows])
 
+    @rule()
+    def its_connection_closes(self) -> None:
+        journal = self.table.journal
+        assert isinstance(journal, WriterJournal)
+        journal.own.fold()
+        assert not any(file.inlined is not None for file in self.table.snapshot().files)
+
     @rule(older_than=st.sampled_from([0.0, 1.0]))
     def sweep_at_once(self, older_than: float = 0.0) -> None:
         self._prune_and_collect(older_than)
@@ -97,7 +108,7 @@ class WriterTableMachine(LakeTableMachine):
         needed: set[str] = set()
         for revision in range(1, newest + 1):
             if self._is_readable(f"w={revision}"):
-                needed |= {f.path for f in self.table.snapshot(f"w={revision}").files}
+                needed |= {f.path for f in self.table.snapshot(f"w={revision}").objects}
         stored = {info.key for info in self.bucket.list("db/w/db/data/").objects}
         assert needed <= stored
         assert all(self._revision_of(key) >= newest for key in stored - needed) or older_than_s

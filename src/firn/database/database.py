@@ -201,8 +201,9 @@ class Database(Transactions, WriterUpkeep):
 
     def close(self) -> None:
         """End what runs on behalf of this connection: appenders append what they have, within 5 s together, keyed
-        writers are flushed and closed, commits of record tables are applied. Closing again is fine.
-        `with firn.connect(…) as db` closes it at the end.
+        writers are flushed and closed, commits of record tables are applied, and rows that stand in the catalog of
+        the connection's writer are written into files. Closing again is fine. `with firn.connect(…) as db` closes it
+        at the end.
 
         Afterwards the connection, its transactions, its writers and the results of its queries raise
         `DatabaseClosedError` or say that they are closed. Tables that it gave hold nothing open: a lake table, and
@@ -221,6 +222,8 @@ class Database(Transactions, WriterUpkeep):
             firn.errors.DatabaseClosedError: the connection to memory:// is closed: connect again.
         """
         if not self.engines.closed:
+            if (writers := self._writers.made) is not None:
+                writers.close()
             self.engines.closed = True
             close_of(self.engines)
 

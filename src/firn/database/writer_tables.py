@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -62,7 +62,7 @@ class WriterTables:
         self.writer = writer
         self._own = None
         if writer is not None:
-            self._own = OwnWriter(self.federation, check_place(writer, "writer"), self._clock)
+            self._own = OwnWriter(self.federation, check_place(writer, "writer"), self._clock, self._fold)
 
     @property
     def own(self) -> OwnWriter:
@@ -160,7 +160,25 @@ class WriterTables:
         """See `Database.writer_transaction`. `database` is for its SQL."""
         return WriterTransaction(Gathering(self.own), self._in_transaction, database)
 
+    def close(self) -> None:
+        """Write rows that stand in the own writer's catalog into files."""
+        if self._own is not None:
+            self._own.close()
+
     # -- inside
+
+    def _fold(self) -> None:
+        """Write the rows that stand in the own writer's catalog into files, by one commit. Those of tables that a
+        thread of this process is changing stay. Cost: that of `Federation.load`, 1 PUT a file, and the commit."""
+        own = self.own
+        with ExitStack() as turns:
+            waiting = [name for name, table in own.state.tables.items() if table.inlined]
+            free = [name for name in waiting if turns.enter_context(own.maintenance(name).if_free())]
+            if free:
+                gathering = Gathering(own)
+                for name in free:
+                    self._in_transaction(name, gathering).merge(only="inlined")
+                gathering.publish(plain=True)
 
     def _warn(self, union: Union) -> None:
         for text in union.left_out:
@@ -213,9 +231,10 @@ def _settings(definition: LakeDefinition) -> WriterSettings:
 
 
 def _files_of(state: CatalogState, name: str) -> list[DataFile]:
-    """The files of a writer's part of a table; none where it has none."""
+    """The data files of a writer's part of a table; none where it has none."""
     table = state.tables.get(name)
-    return [] if table is None else [live.file for live in table.files.values()]
+    files = [] if table is None else [live.file for live in table.files.values()]
+    return [file for file in files if file.inlined is None]
 
 
 class _Gone(Exception):

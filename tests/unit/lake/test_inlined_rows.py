@@ -356,8 +356,6 @@ def test_properties_that_cant_be(tmp_path: Path) -> None:
     ):
         with pytest.raises(firn.InvalidInputError, match=told):
             db.create_table("t", properties=properties)
-    with pytest.raises(firn.InvalidInputError, match="'inline'"):
-        db.create_table("t", journal="writer", properties={"inline": "64KB"})
     table = db.create_table("t")
     assert table.append([{"n": 1}]).files == 1
     table.alter(set_properties={"inline": "64KB"})

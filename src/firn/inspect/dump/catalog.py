@@ -85,6 +85,9 @@ def _transaction(message: Any, found: Decoded) -> None:
     found.sections["actions"] = [
         _action(kind, action) for kind, action in zip(kinds, message.actions, strict=True) if kind != "commit"
     ]
+    for action in message.actions:
+        if action.HasField("rows"):
+            _rows(action.rows.table, action.rows.file, action.rows.body, message.schemas, found)
     _schemas(message, found)
 
 
@@ -103,6 +106,8 @@ def _action(kind: str | None, action: Any) -> str:
         return f"upgrade to format {value.format}"
     if kind == "add":
         return f"add to {value.table}  {_file(value.file)}"
+    if kind == "rows":
+        return f"rows of {value.table}  {_file(value.file)}"
     if kind == "remove":
         return f"remove  {value.path}"
     if kind == "tombstones":
@@ -132,6 +137,18 @@ def _file(file: Any) -> str:
     return f"{text}  {_plain(_json(file.extra))}" if file.extra else text
 
 
+def _rows(table: str, file: Any, body: bytes, schemas: Sequence[Any], found: Decoded) -> None:
+    """The rows that stand in the object, as it has them."""
+    try:
+        names = [column.name for column in schemas[file.schema].columns]
+        found.sections.setdefault(f"rows of {table}", []).extend(
+            orjson.dumps(dict(zip(names, row, strict=True))).decode()
+            for row in zip(*orjson.loads(body)["v"], strict=True)
+        )
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        found.problems.append(f"the rows {file.path} can't be shown: {error!r}")
+
+
 def _value(message: Any) -> Any:
     kind = message.WhichOneof("kind")
     return None if kind is None else getattr(message, kind)
@@ -156,6 +173,9 @@ def _checkpoint(message: Any, found: Decoded) -> None:
     for table in message.tables:
         found.fields[f"table {table.name}"] = _json(table.spec)
         found.sections[f"files of {table.name}"] = [_live(f, table.predicates) for f in table.files]
+        for entry in table.files:
+            if entry.body:
+                _rows(table.name, entry.file, entry.body, message.schemas, found)
         if table.batches:
             found.sections[f"batch ids of {table.name}"] = [
                 f"{b.id}  revision {b.revision}, {when(b.time_ms)}" for b in table.batches

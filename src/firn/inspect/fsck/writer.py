@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 
 import orjson
 
+from firn.arrow.json_columns import column_of
 from firn.bucket.base import Bucket
 from firn.errors import CorruptObjectError, FirnError
 from firn.inspect.fsck.files import Expected, altered_columns, check_files
 from firn.inspect.fsck.findings import Finding, Findings, note, of_error, shown
 from firn.journal.model import DataFile
 from firn.journal.writer.federation.definition import WriterDefinition
-from firn.journal.writer.format.actions import Add, CatalogTransaction, Remove
+from firn.journal.writer.format.actions import Action, Add, CatalogTransaction, Remove
 from firn.journal.writer.format.identity import prefix_of
 from firn.journal.writer.format.layout import ObjectKind, ObjectName, WriterLayout
 from firn.journal.writer.format.marker import is_due
@@ -46,6 +47,7 @@ class _Check:
         self.history = History(bucket, layout)
         self.root = bucket.uri(layout.root)
         self.unread: Finding | None = None
+        self.decoded: set[tuple[str, str]] = set()
 
     def run(self) -> Findings:
         try:
@@ -85,6 +87,9 @@ class _Check:
         found.count("transactions", sum(map(len, objects.names.transactions.values())))
         found.count("checkpoints", sum(map(len, objects.names.checkpoints.values())))
         found.count("claims", len(objects.claims))
+        transactions = objects.transactions.values()
+        if rows := sum(any(_is_rows(action) for action in t.actions) for t in transactions):
+            found.count("transactions with rows", rows)
         found.count("markers", len(objects.markers))
         for key, reason in objects.damaged.items():
             found.error(self.bucket.uri(key), reason)
@@ -193,6 +198,19 @@ class _Check:
                 self.found.note(
                     where, "its transaction isn't there yet", "The next process that commits writes it"
                 )
+        needed = {
+            live.revision
+            for table in version.state.tables.values()
+            for live in table.files.values()
+            if live.file.inlined is not None
+        }
+        for revision in sorted(needed - claims.keys() - {head.revision}):
+            where = self.bucket.uri(self.layout.claim_key(revision))
+            self.found.note(
+                where,
+                f"it is missing: the rows that revision {revision} left in the catalog have no second copy",
+                "merge(only='inlined') writes them into files",
+            )
         if head.revision not in claims:
             where = self.bucket.uri(self.layout.claim_key(head.revision))
             self.found.problem(where, "the newest revision's claim is missing, so nobody can commit", REBUILD)
@@ -226,12 +244,14 @@ class _Check:
                 entry.file, f"live in the table {name}, since revision {entry.revision}", columns=known[name]
             )
             for name, entry in live.values()
-            if self.table in (None, name)
+            if self.table in (None, name) and entry.file.inlined is None
         ]
         older: dict[str, Expected] = {}
 
         def reads(revision: int, table: str, file: DataFile) -> None:
-            if file.path not in live and self.table in (None, table):
+            if file.inlined is not None:
+                self._check_rows(file)
+            elif file.path not in live and self.table in (None, table):
                 older.setdefault(file.path, Expected(file, f"read as of revision {revision}", live=False))
 
         for node in sorted(chain.items()):
@@ -244,6 +264,18 @@ class _Check:
                 reads(revision, name, entry.file)
         both = [*expected, *older.values()]
         check_files(self.bucket, both, self.objects.data, self.found, footers=self.footers)
+
+    def _check_rows(self, file: DataFile) -> None:
+        """Decode rows that stand in the catalog, each once for each object that has them."""
+        rows = file.inlined
+        if (rows.where, file.path) in self.decoded:
+            return
+        self.decoded.add((rows.where, file.path))
+        try:
+            for column in rows.columns:
+                column_of(rows, column)
+        except CorruptObjectError as error:
+            self.found.error(rows.where, error)
 
     # -- what is left over
 
@@ -318,6 +350,10 @@ class _Check:
 
     def _where(self, node: Node, kind: ObjectKind) -> str:
         return self.bucket.uri(self.layout.object_key(ObjectName(*node, kind)))
+
+
+def _is_rows(action: Action) -> bool:
+    return isinstance(action, Add) and action.file.inlined is not None
 
 
 def _columns_of(table: CatalogTable) -> frozenset[str] | None:

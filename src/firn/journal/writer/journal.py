@@ -29,6 +29,7 @@ from firn.journal.writer.federation.union import seen_batch
 from firn.journal.writer.format.actions import APPENDS, Action, Add, Columns, Define, Remove, Tombstones
 from firn.journal.writer.format.identity import Ticket, prefix_of
 from firn.journal.writer.format.layout import ChunkNamer, StagedNamer
+from firn.journal.writer.format.rows import stored
 from firn.journal.writer.format.state import CatalogState, LiveFile
 from firn.journal.writer.history.listing import list_from
 from firn.journal.writer.maintain.collect import collect
@@ -61,7 +62,8 @@ class WriterJournal(WriterTable):
         """Whether this connection may replace or remove a file: those that its own writer made or registered."""
         if self._own is None:
             return False
-        if self.federation.layout(self._own.writer).owns(path):
+        layout = self.federation.layout(self._own.writer)
+        if layout.owns(path) or layout.is_rows(path):
             return True
         table = self._own.state.tables.get(self.table)
         return table is not None and path in table.files
@@ -117,6 +119,8 @@ class WriterJournal(WriterTable):
                 a table is dropped, sweep may take all files that were begun before.
         """
 
+        commit = self._with_rows(commit, ticket)
+
         def plan(state: CatalogState, clock: str) -> Sequence[Action]:
             own = Union({}).with_state(state)
             if self.table in state.tables and not self._is_in(own):
@@ -143,7 +147,7 @@ class WriterJournal(WriterTable):
                     ticket,
                     commit.replaced,
                     self.settings.checkpoint_every,
-                    (age,) if commit.adds else (),
+                    (age,) if any(file.inlined is None for file in commit.adds) else (),
                 )
             )
         except BatchSeen as seen:
@@ -165,7 +169,9 @@ class WriterJournal(WriterTable):
 
     def checkpoint(self) -> int:
         """Write a checkpoint of each writer that has the table; the transactions that readers needn't replay any
-        more. Any connection may."""
+        more. Any connection may. The own writer's rows that stand in its catalog are written into files before."""
+        if self._own is not None:
+            self._own.fold()
         return sum(self.federation.checkpoint(self.table).values())
 
     def sweep(
@@ -191,6 +197,15 @@ class WriterJournal(WriterTable):
         return collect(history, orphan_age_ms=orphan_age_ms, dry_run=dry_run, table=self.table).as_sweep()
 
     # -- inside
+
+    def _with_rows(self, commit: Commit, ticket: Ticket) -> Commit:
+        """The commit with rows that are to stand in the catalog as this keeps them. Their path is theirs whatever
+        revision they get: a transaction may delete some of them before it is published."""
+        if all(file.inlined is None for file in commit.adds):
+            return commit
+        path = self.federation.layout(self.own.writer).rows_path(self.table, ticket.revision)
+        adds = [stored(file, path, self.now_ms(), self.bucket.uri(path)) for file in commit.adds]
+        return replace(commit, adds=adds)
 
     def _define(self, state: CatalogState, commit: Commit) -> Sequence[Action]:
         """The definition, where the writer's own catalog lacks what this commit is made by, or brings. Else a writer
@@ -250,7 +265,9 @@ def actions_of(table: str, commit: Commit, clock: str) -> list[Action]:
     )
     actions: list[Action] = [Remove(path) for path in commit.removes]
     actions += [Tombstones(table, soft.predicate, soft.paths) for soft in commit.soft_deletes]
-    actions += [Add(table, file, columns) for file in with_clocks(commit, clock)]
+    for file in with_clocks(commit, clock):
+        rows = file.inlined
+        actions.append(Add(table, file, columns if rows is None else tuple(rows.columns.items())))
     return actions
 
 

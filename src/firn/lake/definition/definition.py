@@ -86,7 +86,7 @@ _OF_ALL = (
 )
 _FIELDS = frozenset((*_OF_ALL, "key", "version_by"))
 
-LEADERLESS_ONLY = ("shared", "log_url", "inline")
+LEADERLESS_ONLY = ("shared", "log_url")
 """Those that only a log of the table's own can have."""
 
 
@@ -146,8 +146,8 @@ class LakeDefinition:
 
     @property
     def inline(self) -> int:
-        """Bytes of rows up to which an append leaves them in its log."""
-        if self.shared or self.journal != "leaderless":
+        """Bytes of rows up to which an append leaves them in its log, or in the writer's catalog."""
+        if self.shared:
             return 0
         return parse_size(self.setting("inline") or 0)
 

@@ -15,7 +15,7 @@ from firn.lake.maintain.tasks import DeleteContext, delete_task
 from firn.lake.prune.prune import Pruner
 from firn.lake.prune.soft_deletes import can_be_kept, frozen
 from firn.lake.read.decode import ReadSpec
-from firn.lake.read.placed import placed
+from firn.lake.read.placed import placed, with_rows_of
 from firn.lake.results import ChangeResult, Partition
 from firn.lake.write.write import WriteSpec
 from firn.predicate.predicate import outline
@@ -34,13 +34,13 @@ def delete(table: LakeContext, where: str, *, soft: bool | None, dry_run: bool) 
         snapshot = table.journal.snapshot()
         table, softly = table.at(snapshot), _is_soft(table, snapshot, where, soft)
         if softly:
-            return planned("delete", _soft_change(table, snapshot, where))
+            return planned("delete", _soft_change(table, with_rows_of(table, snapshot, where), where))
         return planned("delete", files_of(table, placed(table, snapshot, where), where))
     with table.journal.exclusive("delete") as session:
         snapshot = session.snapshot
         table = table.at(snapshot)
         if _is_soft(table, snapshot, where, soft):
-            change = _soft_change(table, snapshot, where)
+            change = _soft_change(table, with_rows_of(table, snapshot, where), where)
         else:
             snapshot = placed(table, snapshot, where)
             change = delete_rows(table, session, snapshot, where)

@@ -27,7 +27,7 @@ from firn.lake.maintain.plan import MergeGroup, plan_folds, plan_merge
 from firn.lake.maintain.tasks import merge_task
 from firn.lake.maintain.unlocked import merge_context, merge_tasks, merge_unlocked
 from firn.lake.partition.placement import is_scattered
-from firn.lake.read.placed import placed
+from firn.lake.read.placed import emptied, placed
 from firn.lake.results import ChangeResult, Partition, joined
 from firn.predicate.predicate import Query
 from firn.units import parse_size
@@ -148,15 +148,15 @@ def _planned(table: LakeContext, asked: _Asked) -> ChangeResult:
 
 def _merged(table: LakeContext, session: Session, asked: _Asked, *, small: bool) -> ChangeResult | None:
     """Merge under the lock. None if it is to be a `small` merge, and the files are more than that."""
-    snapshot = session.snapshot
-    table = table.at(snapshot)
-    snapshot = placed(table, snapshot)
+    table = table.at(session.snapshot)
+    snapshot = placed(table, session.snapshot)
     files, foreign = asked.files(table, snapshot)
     if small and sum(g.bytes for g in asked.unlocked_groups(table, snapshot)) > UNLOCKED_BYTES:
         return None
     groups = asked.groups(table, snapshot, files)
     inlined = [file for file in files if file.inlined is not None]
-    if not groups and not inlined and (asked.only or session.log_length < LOGS_WORTH_FOLDING):
+    bare = emptied(table, session.snapshot, snapshot)
+    if not (groups or inlined or bare) and (asked.only or session.log_length < LOGS_WORTH_FOLDING):
         return nothing(asked.op, foreign)
     context = merge_context(table, snapshot, session, asked.target_size)
     if asked.query is not None:
@@ -168,6 +168,7 @@ def _merged(table: LakeContext, session: Session, asked: _Asked, *, small: bool)
     if asked.query is not None:
         change = replace(change, fresh=change.adds)
     change = completed(table, session, snapshot, change, inlined)
+    change = replace(change, removes=[*change.removes, *bare])
     result = publish(table, session, snapshot, asked.op, change)
     # Rows that soft deletes took, and older versions of rows with a key, were gone before.
     return result if asked.query is not None else replace(result, rows_deleted=0)

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from firn.arrow.engine import row_mask
+from firn.arrow.types import arrow_schema
 from firn.deferred import DeferredModule
 from firn.journal.model import ColumnTypes, DataFile, Snapshot
 from firn.lake.context import LakeContext
@@ -34,7 +35,8 @@ _PART = "~part"
 
 
 def placed(table: LakeContext, snapshot: Snapshot, where: str | None = None) -> Snapshot:
-    """The snapshot with the rows of its logs as files of their partitions, each of them once. Free of requests.
+    """The snapshot with the rows of its logs as files of their partitions, each of them once, other writers' apart.
+    Rows that soft deletes took are left out. Free of requests.
 
     Args:
         table: as it is in the snapshot.
@@ -43,7 +45,40 @@ def placed(table: LakeContext, snapshot: Snapshot, where: str | None = None) -> 
     parts = [file for file in snapshot.files if file.inlined is not None]
     if not parts:
         return snapshot
-    files = tuple(file for file in snapshot.files if file.inlined is None)
+    files = [file for file in snapshot.files if file.inlined is None]
+    owned = [table.journal.owns(part.path) for part in parts]
+    for mine in (True, False):
+        some = [part for part, own in zip(parts, owned, strict=True) if own is mine]
+        files += _placed(table, snapshot, some, where) if some else []
+    return replace(snapshot, files=tuple(files))
+
+
+def with_rows_of(table: LakeContext, snapshot: Snapshot, where: str) -> Snapshot:
+    """The snapshot without rows of logs of which no row satisfies the predicate. Free of requests."""
+    hit = {
+        path
+        for file in placed(table, snapshot, where).files
+        if file.inlined is not None
+        for path in parts_of(file)
+    }
+    return replace(
+        snapshot, files=tuple(file for file in snapshot.files if file.inlined is None or file.path in hit)
+    )
+
+
+def emptied(table: LakeContext, snapshot: Snapshot, present: Snapshot) -> list[DataFile]:
+    """The own rows of logs that soft deletes took altogether: they have no place in the snapshot's `placed` one."""
+    left = {path for file in present.files if file.inlined is not None for path in parts_of(file)}
+    return [
+        file._replace(extra={**(file.extra or {}), "rows": 0, "deletes": []})
+        for file in snapshot.files
+        if file.inlined is not None and file.path not in left and table.journal.owns(file.path)
+    ]
+
+
+def _placed(
+    table: LakeContext, snapshot: Snapshot, parts: Sequence[DataFile], where: str | None
+) -> list[DataFile]:
     rows = _rows_of(table, parts, ReadSpec.of(snapshot))
     beside = [name for name in snapshot.aside if any(name in part.reads for part in parts)]
     columns = {n: kind for n, kind in snapshot.columns.items() if n not in snapshot.aside or n in beside}
@@ -54,11 +89,10 @@ def placed(table: LakeContext, snapshot: Snapshot, where: str | None = None) -> 
         rows = rows.filter(pc.is_in(rows[_PART], pa.array(hit)))
     types = {name: columns[name] for name in beside}
     rows = rows.select([*columns, _PART])
-    found = [
+    return [
         _file(table, parts, directory, values, here, columns, types)
         for directory, values, here in table.partition_spec.split(rows)
     ]
-    return replace(snapshot, files=(*files, *found))
 
 
 def parts_of(file: DataFile) -> tuple[str, ...]:
@@ -69,11 +103,15 @@ def parts_of(file: DataFile) -> tuple[str, ...]:
 def _rows_of(table: LakeContext, parts: Sequence[DataFile], spec: ReadSpec) -> pa.Table:
     """The rows of all parts, with the numbers of these."""
     numbers = {part.path: at for at, part in enumerate(parts)}
+    empty = arrow_schema(spec.columns).empty_table()
     tables = []
     for group in read_alike(parts):
-        at = np.repeat([numbers[part.path] for part in group], [part.rows or 0 for part in group])
-        rows = pa.concat_tables(read_file(table.bucket, as_one(group), spec))
-        tables.append(rows.append_column(_PART, pa.array(at, pa.int64())))
+        # Soft deletes take nobody knows how many rows of which part.
+        for some in [[part] for part in group] if group[0].deletes else [group]:
+            rows = pa.concat_tables([empty, *read_file(table.bucket, as_one(some), spec)])
+            counts = [rows.num_rows] if len(some) == 1 else [part.rows or 0 for part in some]
+            at = np.repeat([numbers[part.path] for part in some], counts)
+            tables.append(rows.append_column(_PART, pa.array(at, pa.int64())))
     rows = pa.concat_tables(tables)
     return rows if len(tables) == 1 else rows.sort_by(_PART)
 

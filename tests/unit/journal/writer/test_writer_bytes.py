@@ -137,10 +137,10 @@ def test_kinds_are_not_mistaken_for_one_another():
 
 def test_a_newer_version_is_told_from_a_broken_one():
     whole = frame.pack(frame.TRANSACTION, b"payload")
-    head = struct.pack("<8sIQ", frame.TRANSACTION, 2, 7)
+    head = struct.pack("<8sIQ", frame.TRANSACTION, 3, 7)
     newer = head + struct.pack("<I", frame._checksum(head, b"payload")) + b"payload"
-    assert frame.unpack(frame.TRANSACTION, whole, where="x") == b"payload"
-    with pytest.raises(UnsupportedError, match=r"format version 2.*Upgrade Firn"):
+    assert frame.unpack(frame.TRANSACTION, whole, where="x") == (b"payload", 1)
+    with pytest.raises(UnsupportedError, match=r"format version 3.*Upgrade Firn"):
         frame.unpack(frame.TRANSACTION, newer, where="x")
 
 

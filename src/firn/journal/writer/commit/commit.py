@@ -28,10 +28,24 @@ from firn.journal.writer.attempts import ATTEMPTS, persist
 from firn.journal.writer.commit.claims import Claims, check_claims_can_be
 from firn.journal.writer.commit.pending import NOTHING_SENT, Age, Pending, Settled
 from firn.journal.writer.format import marker
-from firn.journal.writer.format.actions import Action, CatalogTransaction, CommitRecord, Remove, Upgrade
+from firn.journal.writer.format.actions import (
+    Action,
+    Add,
+    CatalogTransaction,
+    CommitRecord,
+    Remove,
+    Upgrade,
+)
 from firn.journal.writer.format.identity import Ticket, new_uuid, prefix_of
 from firn.journal.writer.format.messages import encode_transaction
-from firn.journal.writer.format.state import FORMAT, CatalogHead, CatalogState, Refused, follow
+from firn.journal.writer.format.state import (
+    FIRST_FORMAT,
+    ROWS_FORMAT,
+    CatalogHead,
+    CatalogState,
+    Refused,
+    follow,
+)
 from firn.journal.writer.history.checkpoint import write_checkpoint
 from firn.journal.writer.history.history import CatalogVersion, History
 from firn.journal.writer.history.listing import Names, list_from
@@ -111,7 +125,8 @@ class Handle:
         """Make `actions` the next revision; its data files are in the bucket already. All or nothing.
 
         Cost: 1 PUT and 2 LISTs from the head on; with claims 2 PUTs and 1 GET. 1 PUT more, of a marker, unless it
-        only adds files that were begun with `ticket` and removes files that these replace.
+        only adds files that were begun with `ticket`, or with claims rows that stand in the catalog, and removes
+        files that these replace.
 
         Args:
             actions: in order; each is checked against the ones before.
@@ -203,13 +218,12 @@ class Handle:
         head = self.head
         time_ms = max(self.clock.now_ms(), head.time_ms)
         layout = self.history.layout
-        if head.revision == 0:
-            actions = (Upgrade(FORMAT), *actions)
+        actions, version = self._upgraded(actions)
         record = CommitRecord(
             ticket.uuid, head.uuid, time_ms, op, tuple(batches), dict(summary), self._claimed
         )
         transaction = CatalogTransaction(
-            layout.writer, layout.database, ticket.revision, tuple(actions), record
+            layout.writer, layout.database, ticket.revision, tuple(actions), record, version
         )
         try:
             state = follow(self._state, transaction)
@@ -223,6 +237,17 @@ class Handle:
         return Pending(
             layout.transaction_key(ticket.revision, ticket.uuid), transaction, body, self.head, state
         )
+
+    def _upgraded(self, actions: Sequence[Action]) -> tuple[Sequence[Action], int]:
+        """The actions, behind the upgrades that they need, and the catalog's format after them. Older Firns can't
+        read a catalog of a newer format: so only the first rows that stand in it upgrade it."""
+        version, upgrades = self._state.format, []
+        if self.head.revision == 0:
+            upgrades.append(Upgrade(FIRST_FORMAT))
+        if version < ROWS_FORMAT and any(isinstance(a, Add) and a.file.inlined is not None for a in actions):
+            version = ROWS_FORMAT
+            upgrades.append(Upgrade(version))
+        return (*upgrades, *actions), version
 
     def _is_overtaken(self, ticket: Ticket) -> bool:
         return (ticket.revision, ticket.previous) != (self.head.revision + 1, self.head.uuid)

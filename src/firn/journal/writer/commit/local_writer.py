@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -22,6 +22,10 @@ from firn.journal.writer.format.state import CatalogHead, CatalogState, clock_at
 from firn.journal.writer.history.checkpoint import is_due
 from firn.journal.writer.history.history import History
 from firn.journal.writer.history.loss import check_begun
+from firn.journal.writer.settings import EVERY
+
+FOLD_BYTES = 4 << 20
+"""So many bytes of rows that stand in the catalog are written into files at once."""
 
 Planner = Callable[[CatalogState, str], Sequence[Action]]
 """The changes of a commit to the catalog as it is right then, with the clock of its rows; raises if it can't be
@@ -83,7 +87,36 @@ class Author(Protocol):
 
     def commit(self, proposal: PendingCommit) -> CatalogHead: ...
 
-    def maintenance(self, table: str) -> threading.RLock: ...
+    def maintenance(self, table: str) -> Turns: ...
+
+    def fold(self) -> None:
+        """Write rows that stand in the catalog into files, as far as that can be done now."""
+        ...
+
+
+class Turns:
+    """Lets one thread at a time replace files of a table in this process; within its turn it may enter again."""
+
+    def __init__(self) -> None:
+        self._lock, self._entered = threading.RLock(), 0
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._entered += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._entered -= 1
+        self._lock.release()
+
+    @contextmanager
+    def if_free(self) -> Iterator[bool]:
+        """Take a turn, unless some thread has one, this one included: whether it was taken."""
+        taken = self._lock.acquire(blocking=False)
+        try:
+            yield taken and not self._entered
+        finally:
+            if taken:
+                self._lock.release()
 
 
 class OwnWriter(Author):
@@ -93,11 +126,15 @@ class OwnWriter(Author):
     nothing of it is visible) or fail; each should have an id of its own.
     """
 
-    def __init__(self, federation: Federation, writer: str, clock: Clock) -> None:
+    def __init__(
+        self, federation: Federation, writer: str, clock: Clock, fold: Callable[[], None] | None = None
+    ) -> None:
+        """`fold` writes the rows that stand in the catalog into files, by commits of this writer."""
         self.federation, self.writer, self.clock = federation, writer, clock
         self._handle: Handle | None = None
         self._mutex = threading.RLock()
-        self._maintenance: dict[str, threading.RLock] = defaultdict(threading.RLock)
+        self._maintenance: dict[str, Turns] = defaultdict(Turns)
+        self._fold, self._keeping, self._rests_until = fold, threading.Lock(), 0
 
     @property
     def history(self) -> History:
@@ -138,24 +175,54 @@ class OwnWriter(Author):
     def commit(self, proposal: PendingCommit) -> CatalogHead:
         """Make what the proposal plans the next revision.
 
-        Cost and errors: see `Handle.commit`. A checkpoint costs 1 LIST + 2 PUTs more, and its failure is no error:
-        the next commit tries again.
+        Cost and errors: see `Handle.commit`. A checkpoint costs 1 LIST + 2 PUTs more, and before it rows that stand
+        in the catalog are written into files. A failure of these is no error: the next commit tries again.
         """
         with self._mutex:
             # Made anew after another process of the same writer has committed first.
             handle, head = persist(lambda: self._committed(proposal), HandleClosedError)
-            every = proposal.checkpoint_every
-            if every and is_due(self.history, head.revision, every=every):
-                with suppress(FirnError):  # optional, and the commit is acknowledged
-                    handle.checkpoint()
-            return head
+        self._keep(handle, proposal.checkpoint_every)
+        return head
 
-    def maintenance(self, table: str) -> threading.RLock:
-        """The lock that a thread holds while it replaces files of a table in this process."""
+    def maintenance(self, table: str) -> Turns:
+        """The turns in which threads replace files of a table in this process."""
         with self._mutex:
             return self._maintenance[table]
 
+    def fold(self) -> None:
+        with self._keeping:
+            self._folded()
+
+    def close(self) -> None:
+        """Write the rows that stand in the catalog into files, if this process has opened it. A failure is no error:
+        nothing is lost by it."""
+        if self._handle is not None:
+            self.fold()
+
     # -- inside
+
+    def _keep(self, handle: Handle, every: int) -> None:
+        """Keep the catalog short, out of turn: a fold waits for no thread, and none for it."""
+        if not self._keeping.acquire(blocking=False):
+            return  # by another thread, or this is a commit of a fold
+        try:
+            due = bool(every) and is_due(self.history, handle.head.revision, every=every)
+            if due or (_inlined(handle.state) >= FOLD_BYTES and handle.head.revision >= self._rests_until):
+                self._folded()
+            if due:
+                with suppress(FirnError):  # optional, and the commit is acknowledged
+                    handle.checkpoint()
+        finally:
+            self._keeping.release()
+
+    def _folded(self) -> None:
+        handle = self._handle
+        if self._fold is None or handle is None or not _inlined(handle.state):
+            return
+        self._rests_until = handle.head.revision + EVERY  # unless all goes well
+        with suppress(FirnError):
+            self._fold()
+            self._rests_until = 0
 
     def _committed(self, proposal: PendingCommit) -> tuple[Handle, CatalogHead]:
         handle = self._opened()
@@ -198,3 +265,8 @@ class OwnWriter(Author):
         while handle.finish_claimed():
             handle = Handle(self.history, clock=self.clock)
         return handle
+
+
+def _inlined(state: CatalogState) -> int:
+    """The size of the rows that stand in a catalog."""
+    return sum(table.inlined for table in state.tables.values())

@@ -8,7 +8,14 @@ from contextlib import suppress
 from typing import Any
 
 from firn.errors import InvalidInputError
-from firn.journal.writer.commit.local_writer import Author, BatchSeen, OwnWriter, PendingCommit, clock_of
+from firn.journal.writer.commit.local_writer import (
+    Author,
+    BatchSeen,
+    OwnWriter,
+    PendingCommit,
+    Turns,
+    clock_of,
+)
 from firn.journal.writer.federation.federation import Union
 from firn.journal.writer.format.actions import APPENDS, IN_PLACE, Action, Add
 from firn.journal.writer.format.identity import Ticket
@@ -53,8 +60,11 @@ class Gathering(Author):
     def namer(self, table: str, ticket: Ticket) -> ChunkNamer:
         return self.own.namer(table, ticket)
 
-    def maintenance(self, table: str) -> threading.RLock:
+    def maintenance(self, table: str) -> Turns:
         return self.own.maintenance(table)
+
+    def fold(self) -> None:
+        """Nothing: what a transaction reads stays as it is."""
 
     def commit(self, proposal: PendingCommit) -> CatalogHead:
         """Take note of a commit. Nothing is written."""
@@ -67,8 +77,9 @@ class Gathering(Author):
             self._ops.append({"op": proposal.op, **proposal.summary, **in_place})
             return self.state.head
 
-    def publish(self) -> CatalogHead | None:
-        """Commit all of it as one revision; None where there is nothing. It can't be used any more.
+    def publish(self, *, plain: bool = False) -> CatalogHead | None:
+        """Commit all of it as one revision; None where there is nothing. It can't be used any more. If
+        it is `plain`, a single commit stays what it is, and is no transaction.
 
         Cost and errors: see `OwnWriter.commit`.
         """
@@ -77,6 +88,8 @@ class Gathering(Author):
             self._ended = True
             if not self._proposals:
                 return None
+            if plain and len(self._proposals) == 1:
+                return self.own.commit(self._proposals[0])
             return self.own.commit(
                 PendingCommit(
                     "transaction",

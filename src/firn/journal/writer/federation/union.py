@@ -192,13 +192,15 @@ def history_of(
                 if action.table == table:
                     adds.append(action.file)
             elif isinstance(action, Remove):
-                name = layout.parse_data(action.path)
-                removed += owner.pop(action.path, name.table if name else None) == table
+                was = owner.pop(action.path, layout.table_of(action.path)) == table
+                touched |= was
+                removed += was and not layout.is_rows(action.path)
             elif isinstance(action, (Define, Drop, Tombstones)):
                 touched |= action.table == table
                 if isinstance(action, Drop):
                     gone = [path for path, name in owner.items() if name == action.table]
-                    removed += len(gone) if action.table == table else 0
+                    if action.table == table:
+                        removed += sum(not layout.is_rows(path) for path in gone)
                     for path in gone:
                         del owner[path]
         if adds or removed or touched:
@@ -213,7 +215,7 @@ def _line(transaction: CatalogTransaction, adds: list[DataFile], removed: int) -
         f"{transaction.writer}={transaction.revision}",
         datetime.fromtimestamp(commit.time_ms / 1000, timezone.utc),
         commit.op,
-        len(adds),
+        sum(file.inlined is None for file in adds),
         removed,
         None if None in rows else sum(r for r in rows if r is not None),
         sum(file.size for file in adds),

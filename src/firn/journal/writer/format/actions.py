@@ -42,7 +42,8 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """A data file of `table` with the columns it has."""
+    """A data file of `table` with the columns it has. Where the file is `inlined`, these are rows that stand in the
+    catalog, `Rows` in the bytes: see `firn.journal.writer.format.rows`."""
 
     table: str
     file: DataFile
@@ -95,13 +96,14 @@ class CommitRecord:
 
 @dataclass(frozen=True, slots=True)
 class CatalogTransaction:
-    """One revision of a writer's catalog of a database."""
+    """One revision of a writer's catalog of a database. `format` is the catalog's after it."""
 
     writer: str
     database: str
     revision: int
     actions: Sequence[Action]
     commit: CommitRecord
+    format: int = 1
 
     @property
     def uuid(self) -> str:

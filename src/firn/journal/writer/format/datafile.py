@@ -56,7 +56,7 @@ def encode_file(target: Message, file: DataFile, schema: int) -> None:
     if file.extra is None:
         return
     target.has_extra = True
-    rest = dict(file.extra)
+    rest = {key: value for key, value in file.extra.items() if key != "inlined"}
     rows = rest.get("rows")
     if type(rows) is int and 0 <= rows < 2**64:
         target.rows = rest.pop("rows")

@@ -17,7 +17,9 @@ from firn.errors import CorruptObjectError, UnsupportedError
 
 TRANSACTION: Final = b"FIRNWTXN"  # frozen
 CHECKPOINT: Final = b"FIRNWCKP"  # frozen
-FORMAT_VERSION: Final = 1  # frozen
+FIRST_VERSION: Final = 1  # frozen
+NEWEST_VERSION: Final = 2  # frozen
+"""A frame has the version of its catalog's format by then. 2 came with rows that stand in the catalog."""
 
 _HEAD = struct.Struct("<8sIQ")
 _CRC = struct.Struct("<I")
@@ -30,14 +32,14 @@ _REMEDY = {
 }
 
 
-def pack(magic: bytes, payload: bytes) -> bytes:
+def pack(magic: bytes, payload: bytes, version: int = FIRST_VERSION) -> bytes:
     """The object's bytes."""
-    head = _HEAD.pack(magic, FORMAT_VERSION, len(payload))
+    head = _HEAD.pack(magic, version, len(payload))
     return head + _CRC.pack(_checksum(head, payload)) + payload
 
 
-def unpack(magic: bytes, data: bytes, *, where: str) -> bytes:
-    """The payload; `where` is the object's URL, for messages.
+def unpack(magic: bytes, data: bytes, *, where: str) -> tuple[bytes, int]:
+    """The payload, and the frame's version; `where` is the object's URL, for messages.
 
     Raises:
         CorruptObjectError: another magic, a wrong length or checksum.
@@ -54,12 +56,12 @@ def unpack(magic: bytes, data: bytes, *, where: str) -> bytes:
     (crc,) = _CRC.unpack_from(data, _HEAD.size)
     if crc != _checksum(data[: _HEAD.size], payload):
         raise corrupt(magic, where, "its checksum is wrong")
-    if version != FORMAT_VERSION:
+    if not FIRST_VERSION <= version <= NEWEST_VERSION:
         raise UnsupportedError(
-            f"{where} has format version {version}; this version of Firn reads {FORMAT_VERSION}. Upgrade Firn "
+            f"{where} has format version {version}; this version of Firn reads up to {NEWEST_VERSION}. Upgrade Firn "
             "to open the catalog."
         )
-    return payload
+    return payload, version
 
 
 class FrameHead(NamedTuple):

@@ -5,6 +5,7 @@
     <root>/transactions/<revision>.<uuid>.checkpoint        the whole state at a revision
     <root>/claims/<revision>                                who may write a revision
     <root>/markers/<revision>.<uuid>.parquet                what data files can't tell of a transaction
+    <root>/rows/<table>/<revision>.<uuid>                   no object: the path of rows that stand in the catalog
     <root>/_firn/newest-checkpoint                          where readers may begin to list
     <root>/_firn/clock                                      written to learn the store's time
     <root>/_firn/staged/<table>/<revision>.<uuid>.parquet   rows that a statement needs until it ends
@@ -32,6 +33,7 @@ DATA_DIR = "data"  # frozen, as all of these
 TRANSACTIONS_DIR = "transactions"
 CLAIMS_DIR = "claims"
 MARKERS_DIR = "markers"
+ROWS_DIR = "rows"
 FIRN_DIR = "_firn"
 CATALOG_DIRS = (TRANSACTIONS_DIR, MARKERS_DIR, DATA_DIR)
 """Where objects of a catalog have names that nobody else gives."""
@@ -45,6 +47,7 @@ _NAME = re.compile(r"(\d{20})\.([0-9a-f]{8})\.(transaction|checkpoint)")
 _CLAIM = re.compile(r"\d{20}", re.ASCII)
 _STAGED = re.compile(r"(.+)/(\d{20})\.([0-9a-f]{32})\.parquet")
 _MARKER = re.compile(r"(\d{20})\.([0-9a-f]{8})\.parquet")
+_ROWS = re.compile(r"([^/]+)/\d{20}\.[0-9a-f]{8}")
 _PLACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 _ENCODED_PART = re.compile(r"(?:[A-Za-z0-9_.~=-]|%[0-9A-F]{2})+")
 
@@ -206,6 +209,31 @@ class WriterLayout:
     def staged_prefix(self) -> str:
         """Outside of `data/`, where rebuild would take what it finds for rows of a lost transaction."""
         return f"{self.root}/{FIRN_DIR}/staged/"
+
+    @property
+    def rows_prefix(self) -> str:
+        """The beginning of the paths of rows that stand in the catalog."""
+        return f"{self.root}/{ROWS_DIR}/"
+
+    def rows_path(self, table: str, revision: int) -> str:
+        """A path for rows that stand in the catalog, begun for a revision. It is no object's."""
+        return f"{self.rows_prefix}{table}/{padded(revision)}.{prefix_of(new_uuid())}"
+
+    def table_of(self, path: str) -> str | None:
+        """The table of a data file, or of rows that stand in the catalog, by the path; None for others'."""
+        if path.startswith(self.rows_prefix):
+            match = _ROWS.fullmatch(path[len(self.rows_prefix) :])
+            return None if match is None else match[1]
+        found = self.parse_data(path)
+        return None if found is None else found.table
+
+    def is_rows(self, path: str) -> bool:
+        """Whether a path is that of rows that stand in this catalog."""
+        return path.startswith(self.rows_prefix)
+
+    def is_elsewhere(self, path: str) -> bool:
+        """Whether a live file's path is that of an object outside of the catalog, which Firn never deletes."""
+        return not self.owns(path) and not self.is_rows(path)
 
     def parse_staged(self, key: str) -> StagedName | None:
         """The parts of a key that a LIST of `staged_prefix` gave; None for what no Firn writes."""

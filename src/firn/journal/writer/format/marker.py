@@ -61,6 +61,14 @@ class Marker:
     def uuid(self) -> str:
         return self.transaction.uuid
 
+    @property
+    def rows(self) -> frozenset[str]:
+        """The paths of the rows that stand in it."""
+        files = [action.file for action in self.transaction.actions if isinstance(action, Add)]
+        if self.state is not None:
+            files += [live.file for table in self.state.tables.values() for live in table.files.values()]
+        return frozenset(file.path for file in files if file.inlined is not None)
+
     def remainder(
         self, layout: WriterLayout, state: CatalogState, existing: Collection[str]
     ) -> Marker | None:
@@ -70,11 +78,12 @@ class Marker:
         It is needed as long as a file exists that it names (one outside of the catalog is never deleted), or a
         file of a table that it drops; as long as a table has the definition that it gave; and as long as the
         catalog remembers a batch of it. The partitions' paths and the predicates of files that are gone aren't: they
-        may hold the values of rows that were to be erased. Nor are such files in the state after a rebuild.
+        may hold the values of rows that were to be erased. Nor are such files in the state after a rebuild. Rows that
+        stand in it count as a file that exists if their path is among `existing`.
         """
 
         def there(path: str) -> bool:
-            return path in existing or not layout.owns(path)
+            return path in existing or layout.is_elsewhere(path)
 
         actions: list[Action] = []
         may_tell_values = False
@@ -144,7 +153,11 @@ def is_due(layout: WriterLayout, transaction: CatalogTransaction, replaced: Coll
     adds = ordered = 0
     first = first_clock(transaction.revision, transaction.writer)
     for action in transaction.actions:
-        if isinstance(action, Add):
+        if isinstance(action, Add) and action.file.inlined is not None:
+            if not transaction.commit.claimed:
+                return True  # else the claim holds the rows
+            adds += 1
+        elif isinstance(action, Add):
             if not layout.is_stamped(action.file.path, transaction.uuid):
                 return True
             adds += 1

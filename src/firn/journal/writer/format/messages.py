@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import orjson
 from google.protobuf.message import DecodeError
 
+from firn.journal.model import DataFile
 from firn.journal.writer.format import catalog_pb2, frame
 from firn.journal.writer.format.actions import (
     Action,
@@ -37,8 +38,9 @@ from firn.journal.writer.format.datafile import (
 )
 from firn.journal.writer.format.identity import is_uuid
 from firn.journal.writer.format.layout import LARGEST_REVISION
+from firn.journal.writer.format.rows import body_of, with_body
 from firn.journal.writer.format.state import (
-    FORMAT,
+    ROWS_FORMAT,
     CatalogHead,
     CatalogSoftDelete,
     CatalogState,
@@ -75,7 +77,9 @@ def encode_transaction(transaction: CatalogTransaction) -> bytes:
             claimed=commit.claimed,
         )
     )
-    return frame.pack(frame.TRANSACTION, message.SerializeToString(deterministic=True))
+    return frame.pack(
+        frame.TRANSACTION, message.SerializeToString(deterministic=True), version=transaction.format
+    )
 
 
 def decode_transaction(data: bytes, *, where: str) -> CatalogTransaction:
@@ -105,7 +109,7 @@ def encode_checkpoint(state: CatalogState) -> bytes:
     schemas = SchemaList(message.schemas)
     for table in state.tables.values():
         _encode_table(message.tables.add(), table, schemas)
-    return frame.pack(frame.CHECKPOINT, message.SerializeToString(deterministic=True))
+    return frame.pack(frame.CHECKPOINT, message.SerializeToString(deterministic=True), version=state.format)
 
 
 def decode_checkpoint(data: bytes, *, where: str) -> CatalogState:
@@ -113,8 +117,8 @@ def decode_checkpoint(data: bytes, *, where: str) -> CatalogState:
     return _decoded(frame.CHECKPOINT, pb.Checkpoint, data, where, _read_checkpoint)
 
 
-def _decoded(magic: bytes, kind: Any, data: bytes, where: str, read: Callable[[Message], T]) -> T:
-    payload = frame.unpack(magic, data, where=where)
+def _decoded(magic: bytes, kind: Any, data: bytes, where: str, read: Callable[[Message, int, str], T]) -> T:
+    payload, version = frame.unpack(magic, data, where=where)
     try:
         message = kind.FromString(payload)
         size = message.ByteSize()
@@ -123,7 +127,7 @@ def _decoded(magic: bytes, kind: Any, data: bytes, where: str, read: Callable[[M
             raise Malformed(
                 "it has actions or fields that this version doesn't know, though its format says so"
             )
-        return read(message)
+        return read(message, version, where)
     except (DecodeError, UnicodeDecodeError) as error:
         raise frame.corrupt(magic, where, f"its messages can't be decoded ({error})") from error
     except Malformed as error:
@@ -134,7 +138,11 @@ def _decoded(magic: bytes, kind: Any, data: bytes, where: str, read: Callable[[M
 
 
 def _encode_action(target: Message, action: Action, schemas: SchemaList) -> None:
-    if isinstance(action, Add):
+    if isinstance(action, Add) and action.file.inlined is not None:
+        target.rows.table = action.table
+        encode_file(target.rows.file, action.file, schemas.index(action.columns))
+        target.rows.body = body_of(action.file)
+    elif isinstance(action, Add):
         target.add.table = action.table
         encode_file(target.add.file, action.file, schemas.index(action.columns))
     elif isinstance(action, Remove):
@@ -155,12 +163,12 @@ def _encode_action(target: Message, action: Action, schemas: SchemaList) -> None
         target.resolve.keep = bytes.fromhex(action.keep)
 
 
-def _read_transaction(message: Message) -> CatalogTransaction:
+def _read_transaction(message: Message, version: int, where: str) -> CatalogTransaction:
     if not message.actions or message.actions[-1].WhichOneof("kind") != "commit":
         raise Malformed("its last action isn't a commit")
     revision, uuid = _identity(message)
     schemas = decode_schemas(message.schemas)
-    actions = tuple(_read_action(action, schemas) for action in message.actions[:-1])
+    actions = tuple(_read_action(action, schemas, version, where) for action in message.actions[:-1])
     last = message.actions[-1].commit
     commit = CommitRecord(
         _uuid(last.uuid),
@@ -175,14 +183,18 @@ def _read_transaction(message: Message) -> CatalogTransaction:
         raise Malformed(f"it is {uuid}, and its commit says {commit.uuid}")
     if (commit.previous is None) != (revision == 1):
         raise Malformed(f"revision {revision} names {commit.previous} as the one before it")
-    return CatalogTransaction(message.writer, message.database, revision, actions, commit)
+    return CatalogTransaction(message.writer, message.database, revision, actions, commit, version)
 
 
-def _read_action(message: Message, schemas: Sequence[Columns]) -> Action:
+def _read_action(message: Message, schemas: Sequence[Columns], version: int, where: str) -> Action:
     kind = message.WhichOneof("kind")
     if kind == "add":
         file = message.add.file
         return Add(message.add.table, decode_file(file), schema_at(schemas, file.schema))
+    if kind == "rows":
+        _check_rows(version)
+        file, columns = message.rows.file, schema_at(schemas, message.rows.file.schema)
+        return Add(message.rows.table, _with_rows(file, columns, message.rows.body, where), columns)
     if kind == "remove":
         return Remove(message.remove.path)
     if kind == "tombstones":
@@ -197,6 +209,18 @@ def _read_action(message: Message, schemas: Sequence[Columns]) -> Action:
     if kind == "resolve":
         return Resolve(message.resolve.revision, _uuid(message.resolve.keep))
     raise Malformed("it has an action of no kind" if kind is None else f"a {kind} isn't its last action")
+
+
+def _check_rows(version: int) -> None:
+    if version < ROWS_FORMAT:
+        raise Malformed(f"it holds rows, which an object of format {version} can't")
+
+
+def _with_rows(source: Message, columns: Columns, body: bytes, where: str) -> DataFile:
+    file = decode_file(source)
+    if file.size != len(body) or not body or not file.rows:
+        raise Malformed(f"its rows {file.path} have {len(body)} bytes, and their file says {file.size}")
+    return with_body(file, columns, body, where)
 
 
 def _identity(message: Message) -> tuple[int, str]:
@@ -223,6 +247,7 @@ def _encode_table(target: Message, table: CatalogTable, schemas: SchemaList) -> 
     for live in table.files.values():
         entry = target.files.add(revision=live.revision)
         encode_file(entry.file, live.file, schemas.index(live.columns))
+        entry.body = body_of(live.file)
         for delete in live.deletes:
             if delete not in known:
                 known[delete] = len(known)
@@ -232,12 +257,12 @@ def _encode_table(target: Message, table: CatalogTable, schemas: SchemaList) -> 
         target.batches.add(id=batch, revision=revision, time_ms=time_ms)
 
 
-def _read_checkpoint(message: Message) -> CatalogState:
+def _read_checkpoint(message: Message, version: int, where: str) -> CatalogState:
     revision, uuid = _identity(message)
-    if not 1 <= message.format <= FORMAT:
+    if message.format != version:
         raise Malformed(f"it is of a catalog of format {message.format}, though its own says otherwise")
     schemas = decode_schemas(message.schemas)
-    tables = {table.name: _read_table(table, schemas) for table in message.tables}
+    tables = {table.name: _read_table(table, schemas, version, where) for table in message.tables}
     if len(tables) != len(message.tables):
         raise Malformed("it has two tables of one name")
     paths = {path for table in tables.values() for path in table.files}
@@ -247,15 +272,20 @@ def _read_checkpoint(message: Message) -> CatalogState:
     return CatalogState(message.writer, message.database, head, message.format, tables)
 
 
-def _read_table(message: Message, schemas: Sequence[Columns]) -> CatalogTable:
+def _read_table(message: Message, schemas: Sequence[Columns], version: int, where: str) -> CatalogTable:
     deletes = [CatalogSoftDelete(p.predicate, p.revision) for p in message.predicates]
     files: dict[str, LiveFile] = {}
+    inlined = 0
     for entry in message.files:
         file = decode_file(entry.file)
         chosen = tuple(deletes[i] for i in entry.predicates if i < len(deletes))
         if len(chosen) != len(entry.predicates):
             raise Malformed(f"{file.path} has a predicate that isn't in the checkpoint")
         columns = schema_at(schemas, entry.file.schema)
+        if entry.body:
+            _check_rows(version)
+            file = _with_rows(entry.file, columns, entry.body, where)
+            inlined += file.size
         files[file.path] = LiveFile(file, columns, entry.revision, chosen)
     return CatalogTable(
         message.name,
@@ -265,4 +295,5 @@ def _read_table(message: Message, schemas: Sequence[Columns]) -> CatalogTable:
         {batch.id: (batch.revision, batch.time_ms) for batch in message.batches},
         greatest_clock(live.file for live in files.values()),
         any(map(beside, files.values())),
+        inlined,
     )

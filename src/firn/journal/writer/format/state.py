@@ -26,7 +26,13 @@ from firn.journal.writer.format.actions import (
 )
 from firn.journal.writer.format.layered import Layered
 
-FORMAT = 1
+FIRST_FORMAT = 1
+"""The format in which every catalog begins."""
+
+ROWS_FORMAT = 2
+"""The format in which rows may stand in the catalog."""
+
+FORMAT = ROWS_FORMAT
 """The newest catalog format that this version writes and reads."""
 
 BATCH_MEMORY_MS = 30 * 24 * 3600 * 1000
@@ -66,9 +72,9 @@ class CatalogTable:
     """One table. `schemas` are all that its files ever had, in order of appearance; `batches` maps batch ids
     to (revision, commit time).
 
-    Two things are known of live files without a look at all of them, and aren't stored: `greatest` is at least the
+    Three things are known of live files without a look at all of them, and aren't stored: `greatest` is at least the
     greatest number in the clocks of rows, 0 on tables without a key; without `beside` no file has columns that hold
-    what was set aside before it was written.
+    what was set aside before it was written; `inlined` is the size of the rows that stand in the catalog.
     """
 
     name: str
@@ -78,6 +84,7 @@ class CatalogTable:
     batches: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     greatest: int = field(default=0, compare=False)
     beside: bool = field(default=False, compare=False)
+    inlined: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -87,7 +94,7 @@ class CatalogState:
     writer: str
     database: str
     head: CatalogHead = EMPTY_START
-    format: int = FORMAT
+    format: int = FIRST_FORMAT
     tables: Mapping[str, CatalogTable] = field(default_factory=dict)
 
 
@@ -201,12 +208,12 @@ class _Table:
         self.schemas = dict.fromkeys(table.schemas)
         self.files = Layered.after(table.files)
         self.batches = Layered.after(table.batches)
-        self.greatest, self.beside = table.greatest, table.beside
+        self.greatest, self.beside, self.inlined = table.greatest, table.beside, table.inlined
 
     def state(self) -> CatalogTable:
         schemas = tuple(self.schemas)
         return CatalogTable(
-            self.name, self.spec, schemas, self.files, self.batches, self.greatest, self.beside
+            self.name, self.spec, schemas, self.files, self.batches, self.greatest, self.beside, self.inlined
         )
 
 
@@ -232,6 +239,14 @@ class _Work:
         self._check_identity(transaction)
         for action in transaction.actions:
             self.act(action, transaction.revision)
+            if self.format < ROWS_FORMAT and isinstance(action, Add) and action.file.inlined is not None:
+                raise Refused(
+                    f"adds the rows {action.file.path}, which a catalog of format {self.format} can't have"
+                )
+        if transaction.format != self.format:
+            raise Refused(
+                f"says format {transaction.format}, and the catalog has format {self.format} by then"
+            )
         commit = transaction.commit
         time_ms = max(commit.time_ms, self.head.time_ms)
         self.remember(commit.batches, transaction.revision, time_ms)
@@ -296,6 +311,8 @@ class _Work:
         table.greatest = max(table.greatest, greatest_clock([action.file]))
         table.beside = table.beside or bool(beside(live))
         table.schemas.setdefault(action.columns)
+        if action.file.inlined is not None:
+            table.inlined += action.file.size
 
     def _remove(self, path: str) -> None:
         owner = self._owner_of(path)
@@ -303,7 +320,10 @@ class _Work:
             raise Refused(f"removes the file {path}, which isn't there")
         if self.owner is not None:
             del self.owner[path]
-        del self._table(owner).files[path]
+        table = self._table(owner)
+        if (file := table.files[path].file).inlined is not None:
+            table.inlined -= file.size
+        del table.files[path]
 
     def _owner_of(self, path: str) -> str | None:
         if self.owner is not None:

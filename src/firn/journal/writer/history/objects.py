@@ -81,7 +81,7 @@ class Reader:
 
     def write_hint(self, name: ObjectName) -> None:
         """1 PUT."""
-        body = orjson.dumps({"firn": frame.FORMAT_VERSION, "revision": name.revision, "uuid": name.prefix})
+        body = orjson.dumps({"firn": frame.FIRST_VERSION, "revision": name.revision, "uuid": name.prefix})
         self.bucket.put(self.layout.hint_key, body)
 
 

@@ -21,7 +21,7 @@ from firn.journal.model import SweepReport
 from firn.journal.writer.attempts import ATTEMPTS, ChangedMeanwhile, persist
 from firn.journal.writer.format.actions import Add, CatalogTransaction, Drop
 from firn.journal.writer.format.footers import read_pairs
-from firn.journal.writer.format.layout import BadName, ObjectName
+from firn.journal.writer.format.layout import BadName, MarkerName, ObjectName
 from firn.journal.writer.format.marker import Marker, decode_marker, encode_marker
 from firn.journal.writer.format.messages import decode_transaction
 from firn.journal.writer.format.metadata import FileRecord, read_metadata
@@ -56,6 +56,9 @@ class CatalogCollection:
             self.data_files, self.markers, self.orphans, self.bytes, self.kept_foreign, dry_run=self.dry_run
         )
 
+
+Remainder = tuple[ObjectInfo, Marker, Marker | None]
+"""A marker, and what is needed of it: see `Marker.remainder`."""
 
 Ages = Callable[[str], int]
 """How old a file of a table has to be, in milliseconds."""
@@ -160,13 +163,16 @@ class _Collection:
         markers = list(self._read_markers(self._orphaned_markers()))
         for _, found in markers:
             self._note_drops(found.transaction)
-        garbage = list(self._garbage(files, self._references())) if files or markers else []
-        existing = {info.key for info in self.data}
-        waves, waiting = plan_waves(garbage, existing | self._foreign(garbage))
+        references = self._references() if files or markers else set()
+        garbage = list(self._garbage(files, references))
+        rows = {path for path in references if self.layout.is_rows(path)}
+        existing = {info.key for info in self.data} | rows
+        there = existing | self._foreign(garbage) | self._marked_rows(garbage)
+        waves, waiting = plan_waves(garbage, there)
         doomed = [entry for wave in waves for entry in wave]
+        without_rows = self._without_rows(markers, rows, existing)
         existing.difference_update(entry.info.key for entry in doomed)
-        state = self.version.state
-        remainders = [(info, found, found.remainder(self.layout, state, existing)) for info, found in markers]
+        remainders = self._remainders(markers, existing)
         useless = [info for info, _, left in remainders if left is None]
         left_over = list(self._left_over())
         floor = min([*self.names.transactions, *self.names.checkpoints], default=0)
@@ -183,14 +189,18 @@ class _Collection:
             self.dry_run,
         )
         if not self.dry_run:
+            # Rows go from markers before the files that replaced them: else a rebuild would bring them back.
+            self._renew(without_rows)
             for wave in waves:
                 self.bucket.delete_many([entry.info.key for entry in wave])
             self.bucket.delete_many([info.key for info in left_over])
+            renewed = {info.key: left for info, _, left in without_rows}
             for key in report.markers:
-                self.bucket.delete(key)
-            for info, found, left in remainders:
-                if left is not None and left != found:
-                    self.bucket.put(info.key, encode_marker(self.layout, left.transaction, left.state))
+                if key not in renewed or renewed[key] is not None:
+                    self.bucket.delete(key)
+            self._renew(
+                [(info, renewed.get(info.key) or found, left) for info, found, left in remainders if left]
+            )
         return report
 
     # -- what nothing names
@@ -293,7 +303,7 @@ class _Collection:
 
     def _foreign(self, garbage: Iterable[OrphanFile]) -> set[str]:
         """The files outside of the catalog that they replaced and that still exist: Firn doesn't delete those."""
-        paths = {path for g in garbage for path in g.record.replaces if not self.layout.owns(path)}
+        paths = {path for g in garbage for path in g.record.replaces if self.layout.is_elsewhere(path)}
         return {path for path in sorted(paths) if is_there(self.bucket, path)}
 
     def _left_over(self) -> Iterator[ObjectInfo]:
@@ -310,20 +320,52 @@ class _Collection:
             ):
                 yield info
 
+    def _marked_rows(self, garbage: Iterable[OrphanFile]) -> set[str]:
+        """The rows that files replaced and that markers may still hold which aren't old enough to be looked at."""
+        young = [name.revision for info, name in self._unused_markers() if not self._is_old(info, self.table)]
+        if not young:
+            return set()
+        later = (g for g in garbage if g.record.revision > min(young))
+        return {path for g in later for path in g.record.replaces if self.layout.is_rows(path)}
+
     # -- markers
 
     def _orphaned_markers(self) -> Iterator[ObjectInfo]:
         """Markers of transactions that aren't there, and below the head. Free of requests."""
+        self.kept_foreign += [
+            info.key for info in self.marked if isinstance(self.layout.parse_marker(info.key), BadName)
+        ]
+        return (info for info, _ in self._unused_markers() if self._is_old(info, self.table))
+
+    def _unused_markers(self) -> Iterator[tuple[ObjectInfo, MarkerName]]:
         for info in self.marked:
             name = self.layout.parse_marker(info.key)
-            if isinstance(name, BadName):
-                self.kept_foreign.append(info.key)
-            elif (
-                name.prefix not in self.names.at(name.revision)
+            if (
+                isinstance(name, MarkerName)
+                and name.prefix not in self.names.at(name.revision)
                 and name.revision < self.version.head.revision
-                and self._is_old(info, self.table)
             ):
-                yield info
+                yield info, name
+
+    def _remainders(
+        self, markers: Iterable[tuple[ObjectInfo, Marker]], existing: set[str]
+    ) -> list[Remainder]:
+        state = self.version.state
+        return [(info, found, found.remainder(self.layout, state, existing)) for info, found in markers]
+
+    def _without_rows(
+        self, markers: Iterable[tuple[ObjectInfo, Marker]], needed: set[str], existing: set[str]
+    ) -> list[Remainder]:
+        """What is needed of markers with rows that no retained revision has, as long as all files are there."""
+        return self._remainders([(info, found) for info, found in markers if found.rows - needed], existing)
+
+    def _renew(self, remainders: Iterable[Remainder]) -> None:
+        """Write markers anew with what is needed of them; those of which nothing is go."""
+        for info, found, left in remainders:
+            if left is None:
+                self.bucket.delete(info.key)
+            elif left != found:
+                self.bucket.put(info.key, encode_marker(self.layout, left.transaction, left.state))
 
     def _read_markers(self, infos: Iterable[ObjectInfo]) -> Iterator[tuple[ObjectInfo, Marker]]:
         for info in sorted(infos, key=lambda info: info.key):

@@ -109,13 +109,14 @@ class _Pruning:
         if base is None:
             return PruneReport(warnings=tuple(self.warnings), dry_run=self.dry_run)
         for floor in self._floors(base):
-            doomed = [*self._doomed(floor), *self._claims(floor)]
-            if not doomed:
+            doomed, claims = self._doomed(floor), self._claims(floor)
+            if not doomed and not claims:
                 break
             second = self._second(floor)
             if second is None:
                 continue
-            self._validate(base, floor, second)
+            needed = _oldest_rows(self._validate(base, floor, second))
+            doomed += [info for revision, info in claims if revision < needed]
             report = PruneReport(
                 floor,
                 tuple(info.key for info in doomed),
@@ -190,8 +191,9 @@ class _Pruning:
             return newest
         return newest - 1 if newest - 1 > floor else None
 
-    def _validate(self, base: CatalogState, floor: int, second: int) -> None:
-        """Their checkpoints are what the transactions say (rule 20); those that lack are written."""
+    def _validate(self, base: CatalogState, floor: int, second: int) -> CatalogState:
+        """Their checkpoints are what the transactions say (rule 20); those that lack are written. The state at the
+        floor."""
         below = self._replayed(base, floor)
         lacking: list[CatalogState] = []
         for state in (below, self._replayed(below, second)):
@@ -204,6 +206,7 @@ class _Pruning:
         for state in lacking:
             if self._written(state) != state:
                 raise self._mismatch(state.head, base.head)
+        return below
 
     def _written(self, state: CatalogState) -> CatalogState | None:
         """Write a checkpoint of a decided revision, and read it back."""
@@ -257,16 +260,25 @@ class _Pruning:
 
         return [info for name, info in sorted(self.listed, key=place) if name.revision < floor]
 
-    def _claims(self, floor: int) -> list[ObjectInfo]:
+    def _claims(self, floor: int) -> list[tuple[int, ObjectInfo]]:
         """Ascending, so that a process that wins a pruned number finds the one before it pruned too (rule 16)."""
         if not self.claimed:
             return []
         listed = self.bucket.list(self.layout.claims_prefix).objects
-        below = [info for info in listed if 0 < (self.layout.parse_claim(info.key) or 0) < floor]
-        return sorted(below, key=lambda info: info.key)
+        found = [(self.layout.parse_claim(info.key) or 0, info) for info in listed]
+        return sorted([entry for entry in found if 0 < entry[0] < floor], key=lambda entry: entry[0])
 
     def _mend_hint(self, floor: int, second: int) -> None:
         """A hint that names what is gone costs every reader a LIST of everything. None goes above a fork."""
         hint = self.history.reader.hint()
         if (hint is None or hint.revision < floor) and not self.lost.reach(floor):
             self.history.reader.write_hint(ObjectName(second, self.chain[second], "checkpoint"))
+
+
+def _oldest_rows(state: CatalogState) -> int:
+    """The first revision that added rows which stand in the catalog; one above the state's for none. Its claim is the
+    rows' second copy, from which a rebuild has them."""
+    live = (live for table in state.tables.values() if table.inlined for live in table.files.values())
+    return min(
+        (each.revision for each in live if each.file.inlined is not None), default=state.head.revision + 1
+    )

@@ -8,19 +8,26 @@ plan is made again, to the same bytes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from firn.bucket.base import Bucket
 from firn.errors import CorruptObjectError
 from firn.journal.writer.commit.claims import check_claims_can_be
-from firn.journal.writer.format.actions import Add, CatalogTransaction, CommitRecord
+from firn.journal.writer.format.actions import Add, CatalogTransaction, CommitRecord, Upgrade
 from firn.journal.writer.format.identity import prefix_of
 from firn.journal.writer.format.layout import LARGEST_REVISION, MarkerName, ObjectName, WriterLayout
 from firn.journal.writer.format.marker import encode_marker
 from firn.journal.writer.format.messages import encode_checkpoint, encode_transaction
-from firn.journal.writer.format.state import CatalogHead, CatalogState, Refused, assemble, replay
+from firn.journal.writer.format.state import (
+    FIRST_FORMAT,
+    CatalogHead,
+    CatalogState,
+    Refused,
+    assemble,
+    replay,
+)
 from firn.journal.writer.history.forks import Node
 from firn.journal.writer.history.objects import Reader
 from firn.journal.writer.rebuild.lineage import Lineage, trace
@@ -254,7 +261,7 @@ def _begins_with_claims(
     base: Base, oldest: int, objects: Objects, lineage: Lineage, layout: WriterLayout
 ) -> bool:
     """Whether claims hold all below the oldest object, with all files: that wasn't pruned, or not to its end."""
-    if base.revision or base.state is not None:
+    if base.revision or base.state is not None or _keeps_claims(objects, oldest):
         return False
     told = [lineage.chosen.get(revision) for revision in range(1, oldest)]
     transactions = [one.transaction for one in told if one is not None and one.transaction is not None]
@@ -262,6 +269,13 @@ def _begins_with_claims(
         return False
     paths = (a.file.path for t in transactions for a in t.actions if isinstance(a, Add))
     return all(path in objects.data or not layout.owns(path) for path in paths)
+
+
+def _keeps_claims(objects: Objects, oldest: int) -> bool:
+    """Whether a prune has left claims below the oldest object, for rows that stand in the catalog still."""
+    tables = (table for state in objects.checkpoints.values() for table in state.tables.values())
+    live = (live for table in tables if table.inlined for live in table.files.values())
+    return any(each.revision < oldest for each in live if each.file.inlined is not None)
 
 
 def is_closing(transaction: CatalogTransaction | None) -> bool:
@@ -310,13 +324,14 @@ class _Author:
 
     def plan(self, recovery: Recovery, report: RebuildReport) -> Plan:
         steps = [s for s in recovery.steps if s.revision >= self.base.revision]
-        history = [self._transaction(step) for step in steps]
+        formats = _formats(recovery.steps, self.base.state)
+        history = [self._transaction(step, formats[step.revision]) for step in steps]
         base = self._base_state(recovery, history)
         if not history:
-            history = [self._closing(base.head, recovery)]
+            history = [self._closing(base.head, recovery, base.format)]
         elif not is_closing(last := history[-1]):
             head = CatalogHead(last.revision, last.uuid, last.commit.time_ms)
-            history.append(self._closing(head, recovery))
+            history.append(self._closing(head, recovery, last.format))
         state, mended = self._replayed(base, history)
         there = self.objects.transactions
         below = self._below(base)
@@ -379,7 +394,9 @@ class _Author:
             # By its neighbours; times never fall.
             later = [t.commit.time_ms for (r, _), t in self.objects.transactions.items() if r > revision]
             time_ms = min([base.head.time_ms, *later])
-            found.append(self._transaction(PlannedRevision(revision, one, one.transaction, time_ms=time_ms)))
+            step = PlannedRevision(revision, one, one.transaction, time_ms=time_ms)
+            earlier = (t.format for (r, _), t in self.objects.transactions.items() if r < revision)
+            found.append(self._transaction(step, max(earlier, default=FIRST_FORMAT)))
         return found
 
     def _where(self, transaction: CatalogTransaction) -> str:
@@ -391,7 +408,7 @@ class _Author:
         one = self.lineage.chosen.get(revision)
         return _made_up(self.layout, revision) if one is None else one.uuid
 
-    def _transaction(self, step: PlannedRevision) -> CatalogTransaction:
+    def _transaction(self, step: PlannedRevision, version: int) -> CatalogTransaction:
         if step.transaction is not None:
             return step.transaction
         previous = None if step.candidate is None else step.candidate.previous
@@ -411,9 +428,10 @@ class _Author:
                 {**summary, REBUILT: True},
                 self.claimed,
             ),
+            version,
         )
 
-    def _closing(self, last: CatalogHead, recovery: Recovery) -> CatalogTransaction:
+    def _closing(self, last: CatalogHead, recovery: Recovery, version: int) -> CatalogTransaction:
         """The rebuild's own: it proves the one before, and is above every revision that was ever seen."""
         findings = recovery.findings
         summary = {REBUILT: True, "files": len(findings.files), "unproven": len(findings.unproven)}
@@ -425,7 +443,9 @@ class _Author:
             summary=summary,
             claimed=self.claimed,
         )
-        return CatalogTransaction(self.layout.writer, self.layout.database, last.revision + 1, (), record)
+        return CatalogTransaction(
+            self.layout.writer, self.layout.database, last.revision + 1, (), record, version
+        )
 
     def _base_state(self, recovery: Recovery, history: list[CatalogTransaction]) -> CatalogState:
         empty = CatalogState(self.layout.writer, self.layout.database)
@@ -460,6 +480,16 @@ class _Author:
     def _needs_claim(self, transaction: CatalogTransaction) -> bool:
         found = self.objects.claims.get(transaction.revision)
         return found is None or found.uuid != transaction.uuid
+
+
+def _formats(steps: Sequence[PlannedRevision], base: CatalogState | None) -> dict[int, int]:
+    """The catalog's format after each revision."""
+    version = FIRST_FORMAT if base is None else base.format
+    found = {}
+    for step in steps:
+        upgrades = (action.format for action in step.does if isinstance(action, Upgrade))
+        version = found[step.revision] = max(version, *upgrades, 0)
+    return found
 
 
 def _substance(state: CatalogState) -> object:

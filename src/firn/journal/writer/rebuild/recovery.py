@@ -26,7 +26,7 @@ from firn.journal.writer.format.actions import (
     Upgrade,
 )
 from firn.journal.writer.format.layout import WriterLayout
-from firn.journal.writer.format.state import FORMAT, CatalogState, clock_at
+from firn.journal.writer.format.state import FIRST_FORMAT, ROWS_FORMAT, CatalogState, clock_at
 from firn.journal.writer.rebuild.lineage import Lineage
 from firn.journal.writer.rebuild.surviving_objects import Candidate, Footers, Objects
 
@@ -145,6 +145,7 @@ class Recovery:
         self.live: dict[str, str] = {}
         self.added: dict[str, int] = {}
         self.tables: set[str] = set()
+        self.format = FIRST_FORMAT
         self.steps: list[PlannedRevision] = []
         self._gap: PlannedRevision | None = None
         self._learn()
@@ -193,6 +194,7 @@ class Recovery:
     def run(self) -> None:
         """Fill `steps`, ascending: all revisions from the base on, and below a new base those that tell."""
         if self.base.state is not None:
+            self.format = self.base.state.format
             for name, table in self.base.state.tables.items():
                 self.tables.add(name)
                 self.live.update(dict.fromkeys(table.files, name))
@@ -219,6 +221,7 @@ class Recovery:
         one = self.lineage.chosen.get(revision)
         if one is not None and one.transaction is not None:
             step = PlannedRevision(revision, one, one.transaction, time_ms=one.transaction.commit.time_ms)
+            self._require_format(_format_before(one.transaction), revision)
             for action in one.transaction.actions:
                 self._require(action, revision)
                 self._simulate(action, revision)
@@ -226,6 +229,8 @@ class Recovery:
             step = PlannedRevision(revision, one)
             self._gap = step
             self._fill(step)
+            if self.format < ROWS_FORMAT and any(map(_is_rows, step.actions)):
+                self._upgrade(step, ROWS_FORMAT)
         self.steps.append(step)
 
     def _simulate(self, action: Action, revision: int) -> None:
@@ -235,6 +240,8 @@ class Recovery:
         elif isinstance(action, Remove):
             self.live.pop(action.path, None)
             self.findings.missing.discard(action.path)
+        elif isinstance(action, Upgrade):
+            self.format = max(self.format, action.format)
         elif isinstance(action, Define):
             self.tables.add(action.table)
         elif isinstance(action, Drop):
@@ -253,6 +260,16 @@ class Recovery:
         elif isinstance(action, Add | Drop):
             self._require_table(action.table, revision)
 
+    def _require_format(self, version: int, revision: int) -> None:
+        if version > self.format and self._gap is not None:
+            self._upgrade(self._gap, version)
+
+    def _upgrade(self, step: PlannedRevision, version: int) -> None:
+        """Before all else but the upgrades that it begins with."""
+        at = next((n for n, a in enumerate(step.actions) if not isinstance(a, Upgrade)), len(step.actions))
+        step.actions.insert(at, Upgrade(version))
+        self.format = version
+
     def _require_table(self, table: str, revision: int) -> None:
         if table not in self.tables:
             self._insert(Define(table, self._spec(table)), revision)
@@ -264,8 +281,8 @@ class Recovery:
         if add is None and (found := self.files.get(path)) is not None:
             add = Add(found.record.table, found.file, found.record.columns)
         if add is None:
-            name = self.layout.parse_data(path)
-            guess = table or (name.table if name is not None else next(iter(sorted(self.tables)), "unknown"))
+            name = self.layout.table_of(path)
+            guess = table or name or next(iter(sorted(self.tables)), "unknown")
             add = Add(guess, DataFile(path, 0, 0))
             self.findings.missing.add(path)
         self._require_table(add.table, revision)
@@ -279,6 +296,8 @@ class Recovery:
                 f"and no revision between is lost: it needs {action}. Look at it with `firn dump OBJECT`; delete its "
                 "object to have it rebuilt from its data files, and rebuild again."
             )
+        if _is_rows(action):
+            self._require_format(ROWS_FORMAT, needed_at)
         self._gap.actions.append(action)
         self._simulate(action, self._gap.revision)
 
@@ -286,6 +305,7 @@ class Recovery:
         """A checkpoint is the truth: files that it no longer holds were removed in a lost revision."""
         if self._gap is None:
             return
+        self._require_format(state.format, revision)
         for name in state.tables:
             if name not in self.tables:
                 self._insert(Define(name, self._spec(name)), revision)
@@ -309,7 +329,7 @@ class Recovery:
         one, revision = step.candidate, step.revision
         proven = one is not None and (one.proven or one.exists)
         if revision == 1:
-            step.actions.append(Upgrade(FORMAT))
+            step.actions.append(Upgrade(FIRST_FORMAT))
         if one is not None and one.marker is not None:
             self._fill_by_marker(step, one, proven=proven)
         elif one is not None and one.files:
@@ -335,6 +355,8 @@ class Recovery:
         withheld = False
         for action in one.marker.transaction.actions:
             if isinstance(action, Upgrade):
+                if action.format > self.format:
+                    self._upgrade(step, action.format)
                 continue
             if isinstance(action, Add):
                 self._add_described(step, action, own=action.file.path in one.marker.own, proven=proven)
@@ -448,6 +470,17 @@ class Recovery:
 
 
 # -- from steps to transactions
+
+
+def _is_rows(action: Action) -> bool:
+    """Whether it adds rows that stand in the catalog."""
+    return isinstance(action, Add) and action.file.inlined is not None
+
+
+def _format_before(transaction: CatalogTransaction) -> int:
+    """The format that a catalog has to have for a sound transaction to follow it."""
+    upgrades = any(isinstance(action, Upgrade) for action in transaction.actions)
+    return FIRST_FORMAT if upgrades else transaction.format
 
 
 def dated(steps: list[PlannedRevision]) -> None:

@@ -213,7 +213,8 @@ class _Repair:
 
     def _check_files(self, transactions: Sequence[CatalogTransaction]) -> None:
         """Rule 11: the files that the branch has added are there."""
-        paths = {a.file.path for t in transactions for a in t.actions if isinstance(a, Add)}
+        adds = (a.file for t in transactions for a in t.actions if isinstance(a, Add))
+        paths = {file.path for file in adds if file.inlined is None}
         there = {info.key for info in self.bucket.list(self.layout.data_prefix).objects}
         gone = (p for p in paths - there if self.layout.owns(p) or not is_there(self.bucket, p))
         missing = sorted(gone)
@@ -251,7 +252,9 @@ class _Repair:
         named = "\0".join([layout.writer, layout.database, head.uuid or "", *map(str, resolves)])
         uuid = hashlib.sha256(f"repair\0{named}".encode()).hexdigest()[:32]
         record = CommitRecord(uuid, head.uuid, head.time_ms, "repair", claimed=head.claimed)
-        transaction = CatalogTransaction(layout.writer, layout.database, head.revision + 1, resolves, record)
+        transaction = CatalogTransaction(
+            layout.writer, layout.database, head.revision + 1, resolves, record, state.format
+        )
         key = layout.transaction_key(transaction.revision, uuid)
         return Pending(key, transaction, encode_transaction(transaction), head, follow(state, transaction))
 
