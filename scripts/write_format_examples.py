@@ -171,11 +171,15 @@ def _life_of_a_table() -> dict[str, str]:
     texts["cleaned"] = bucket.get(log_key).data.decode()
     texts["sweep"] = bucket.get(journal.layout.horizon_key).data.decode()
     texts["keys"] = "\n".join(store.keys())
-    values = [[979509300000000, 982849320000000], ["DTW", None], [66, 95]]
-    few = DataFile("", 0, 0, {"rows": 2, "inlined": InlinedRows.of(COLUMNS, values, 2)})
-    version = journal.begin_append().commit(Commit("append", [few], columns=COLUMNS))
+    version = journal.begin_append().commit(Commit("append", [_two_rows()], columns=COLUMNS))
     texts["inlined"] = bucket.get(f"prod/flights/_log/{version}.jsonl").data.decode()
     return texts
+
+
+def _two_rows() -> DataFile:
+    """An append that writes no file."""
+    values = [[979509300000000, 982849320000000], ["DTW", None], [66, 95]]
+    return DataFile("", 0, 0, {"rows": 2, "inlined": InlinedRows.of(COLUMNS, values, 2)})
 
 
 def _prices() -> str:
@@ -278,7 +282,7 @@ def _life_of_a_catalog() -> dict[str, str]:
         for action in decode_transaction(bucket.get(defined).data, where=defined).actions
         if isinstance(action, Define)
     )
-    return {
+    texts = {
         "catalog-keys": "\n".join(store.keys("prod")),
         "database": bucket.get("prod/_firn/database.json").data.decode(),
         "definition": define.spec.decode(),
@@ -287,6 +291,11 @@ def _life_of_a_catalog() -> dict[str, str]:
         "transaction-fields": "\n".join(_fields_of(data)),
         "hint": bucket.get(layout.hint_key).data.decode(),
     }
+    store.time.advance(60_000)
+    table.journal.begin_append().commit(Commit("append", [_two_rows()], columns=COLUMNS))
+    head = tables.own.state.head
+    data = bytes(bucket.get(layout.transaction_key(head.revision, head.uuid or "")).data)
+    return {**texts, "rows-fields": "\n".join(_fields_of(data))}
 
 
 def _fields_of(data: bytes) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Write the golden writers' catalogs in which rows stand: `python tests/format/make_golden_rows.py`.
 
-`ann` commits by claims, `bob` by PUT and LIST, and the beginning of `cyd` is pruned but for the claims of rows. Together
-they have rows in transactions, claims, markers and checkpoints, folded ones and ones with soft deletes. What is there
-is never written anew. `expected.json` says what each version of each table reads as.
+`ann` commits by claims, `bob` by PUT and LIST, and the beginning of `cyd` is pruned but for the claims of rows.
+Together they have rows in transactions, claims, markers and checkpoints, folded ones and ones with soft deletes. What
+is there is never written anew. `expected.json` says what each version of each table reads as.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -30,16 +30,16 @@ _WRAPPED = len(LINE_START) + len(b"}}")
 _KEYS = frozenset(("n", "v"))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class InlinedRows:
     """Rows of one log, or of several alike: a value for each column of `columns` (physical name → DuckDB type name),
     `count` times. `line` is the log's line as it stands there, which is parsed when the values are asked for; of
     several logs, `parts` has each. `where` names the log, for errors. Picklable."""
 
-    columns: Mapping[str, str]
+    columns: Mapping[str, str] = field(hash=False)
     line: bytes
     count: int
-    where: str = ""
+    where: str = field(default="", compare=False)
     parts: tuple[InlinedRows, ...] = ()
 
     @staticmethod
@@ -50,6 +50,16 @@ class InlinedRows:
         b'{"firn":{"inline":{"n":2,"v":[[1,2]]}}}'
         """
         return InlinedRows(columns, orjson.dumps({"firn": {INLINE: {"n": count, "v": values}}}), count)
+
+    @staticmethod
+    def of_body(columns: Mapping[str, str], body: bytes, count: int, where: str) -> InlinedRows:
+        """Rows of a writer's catalog, which has them without the frame of a line."""
+        return InlinedRows(columns, LINE_START + body + b"}}", count, where)
+
+    @property
+    def body(self) -> bytes:
+        """The encoded rows alone."""
+        return self.line[len(LINE_START) : -len(b"}}")]
 
     @property
     def size(self) -> int:

@@ -23,7 +23,7 @@ from firn.journal.writer.format import frame
 from firn.journal.writer.format.actions import Add
 from firn.journal.writer.format.layout import WriterLayout
 from firn.journal.writer.format.messages import decode_transaction, encode_transaction
-from firn.journal.writer.format.rows import CatalogRows
+from firn.journal.inlined import InlinedRows
 from firn.journal.writer.history.history import History
 from firn.journal.writer.journal import WriterJournal
 from firn.lake.table import LakeTable
@@ -582,7 +582,7 @@ def test_rows_that_cant_be_decoded_are_damage_that_names_the_object(lake: Writer
         (b'{"n":1,"v":[["a"]]}', "the column 'n'"),
         (b'{"n":1,"v":[[1,2]]}', "hasn't 1 values"),
     ):
-        rows = CatalogRows(add.columns, body, 1)
+        rows = InlinedRows.of_body(dict(add.columns), body, 1, "")
         file = add.file._replace(size=len(body), extra={**(add.file.extra or {}), "inlined": rows})
         bad = replace(transaction, actions=[upgrade, replace(add, file=file)])
         lake.db.bucket.put(key, encode_transaction(bad))

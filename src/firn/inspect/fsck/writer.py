@@ -272,8 +272,8 @@ class _Check:
             return
         self.decoded.add((rows.where, file.path))
         try:
-            for column in rows.columns:
-                column_of(rows, column)
+            for column, values in rows.values().items():
+                column_of(rows, column, values)
         except CorruptObjectError as error:
             self.found.error(rows.where, error)
 
