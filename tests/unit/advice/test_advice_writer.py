@@ -12,11 +12,12 @@ import firn
 from advice import Advice, advises
 from firn.journal.writer.commit.commit import Handle
 from firn.journal.writer.commit.local_writer import PendingCommit
-from firn.journal.writer.format.actions import Define, Remove
+from firn.journal.writer.format.actions import Add, Define, Remove
 from firn.journal.writer.format.footers import read_pairs
 from firn.journal.writer.format.marker import decode_marker
 from firn.journal.writer.format.messages import encode_checkpoint, encode_transaction
 from firn.journal.writer.format.metadata import read_metadata
+from firn.journal.writer.format.rows import CatalogRows
 from firn.journal.writer.history.checkpoint import add_checkpoint
 from firn.journal.writer.history.history import History
 from firn.journal.writer.unclaimed.repair import repair
@@ -582,3 +583,40 @@ def test_a_dropped_table_is_opened_again_or_created(prod: Path) -> None:
         table.append([{"cores": 6}])
         b.table("cpu").append([{"cores": 7}])
         assert table.scan().count() == 2
+
+
+# -- rows that stand in the catalog
+
+
+def test_rows_that_cant_be_decoded_are_copied_back(tmp_path: Path) -> None:
+    db = database(tmp_path)
+    db.create_table("cpu", journal="writer", properties={"inline": "64KB"}).append([{"cores": 1}])
+    key, transaction = newest(db.bucket)
+    sound = db.bucket.get(key).data
+    bad = []
+    for action in transaction.actions:
+        if isinstance(action, Add):
+            rows = CatalogRows(action.columns, b'{"n":2}', 1)
+            file = action.file._replace(size=7, extra={"rows": 1, "inlined": rows})
+            action = replace(action, file=file)
+        bad.append(action)
+    db.bucket.put(key, encode_transaction(replace(transaction, actions=bad)))
+    with advises("Copy the object back from a backup.", names=key):
+        database(tmp_path, "b").table("cpu").scan().to_arrow()
+    db.bucket.put(key, sound)
+    assert database(tmp_path, "b").table("cpu").scan().count() == 1
+
+
+def test_each_writer_writes_its_rows_into_files(tmp_path: Path) -> None:
+    a, b = database(tmp_path, "a"), database(tmp_path, "b")
+    table = a.create_table("cpu", journal="writer", properties={"inline": "64KB"})
+    theirs = b.table("cpu")
+    table.append([{"cores": 1}])
+    theirs.append([{"cores": 2}])
+    with advises(
+        "Call merge(only='inlined') first, which writes them into files", names="each writer its own"
+    ):
+        table.scan().uris()
+    table.merge(only="inlined")
+    theirs.merge(only="inlined")
+    assert len(table.scan().uris()) == 2

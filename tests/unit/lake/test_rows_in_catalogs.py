@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import secrets
 import shutil
 import threading
 from collections.abc import Callable
@@ -28,6 +30,8 @@ from firn.journal.writer.history.history import History
 from firn.journal.writer.journal import WriterJournal
 from firn.lake.table import LakeTable
 from lake_journals import ListingWriterLake, WriterLake
+from seeds import seeds
+from writer_databases import UNCLAIMED
 
 INLINE = {"inline": "64KB", "schema_refresh": "1h"}
 
@@ -301,7 +305,7 @@ def test_other_writers_read_rows_and_leave_them(lake: WriterLake) -> None:
     assert _parts(theirs) == [2], "the first writer's"
     assert theirs.overwrite([{"k": 1, "n": 5}]).foreign_files == 2
     assert _values(table) == [1, 2, 5]
-    with pytest.raises(firn.UnsupportedError, match="on a connection of each writer"):
+    with pytest.raises(firn.UnsupportedError, match="each writer its own"):
         theirs.scan().uris()
     other.close()
     table.merge()
@@ -326,6 +330,21 @@ def test_the_writer_folds_before_a_checkpoint(lake: WriterLake) -> None:
     table.checkpoint()
     assert table.history()[-1].op == "fold" and not _parts(table)
     assert len(lake.checkpoints(table)) == 2
+
+
+def test_a_fold_reads_all_writers_once() -> None:
+    lake = WriterLake()
+    table, other = _table(lake, partition_by=["k"]), lake.create("other", properties=INLINE)
+    lake.connect("b").table("t").append([{"k": 0, "n": 0}])
+    table.scan().count()
+    for each in (table, other):
+        each.append([{"k": k, "n": k} for k in range(3)])
+    assert isinstance(table.journal, WriterJournal)
+    own = table.journal.own
+    assert _requests(table, own.fold) == {"put": 3 + 1 + 2, "get": 1, "list": 3}, (
+        "4 files, 2 writers, 1 commit"
+    )
+    assert _requests(table, own.fold) == {}
 
 
 def test_the_writer_folds_many_bytes(lake: WriterLake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -590,3 +609,108 @@ def test_rows_that_cant_be_decoded_are_damage_that_names_the_object(lake: Writer
             lake.connect().table("t").scan().to_arrow()
         assert key in str(error.value)
         assert any(key in str(problem) for problem in check(lake.connect()).problems)
+
+
+class Twins:
+    """Two databases on which the same is done, one with `inline`: each has a table with a key and one without, of two
+    writers."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(f"twins {seed}")
+        self.urls = [f"memory://twins-{seed}-{secrets.token_hex(4)}/db" for _ in range(2)]
+        self.dbs = [
+            {w: firn.connect(url, writer=w, options=UNCLAIMED if seed % 3 == 0 else None) for w in "ab"}
+            for url in self.urls
+        ]
+        for db, inline in zip(self.dbs, ("64KB", 0), strict=True):
+            properties = {"inline": inline, "checkpoint_every": 11}
+            for name, key in (("plain", None), ("keyed", ["id"])):
+                db["a"].create_table(
+                    name,
+                    journal="writer",
+                    schema={"id": "BIGINT", "p": "VARCHAR", "n": "BIGINT"},
+                    partition_by=["p"] if key is None else ["bucket(2, id)"],
+                    key=key,
+                    properties=properties,
+                )
+        self.versions: list[list[str]] = []
+        self.count = 0
+
+    def on(self, writer: str, name: str, verb: Callable[[LakeTable], Any]) -> list[Any]:
+        return [verb(db[writer].table(name)) for db in self.dbs]
+
+    def row(self) -> dict[str, Any]:
+        self.count += 1
+        return {"id": self.random.randrange(12), "p": self.random.choice("xyz"), "n": self.count}
+
+    def act(self) -> None:
+        rng, writer = self.random, self.random.choice("aab")
+        n, p = rng.randrange(self.count + 2), rng.choice("xyz")
+        rows = [self.row() for _ in range(rng.randint(1, 3))]
+        name = rng.choice(["plain", "plain", "keyed"])
+        either: list[Callable[[LakeTable], Any]] = [lambda t: t.append(rows)] * 6
+        either += [
+            lambda t: t.merge(),
+            lambda t: t.merge(only="inlined"),
+            lambda t: t.delete(f"n % 7 = {n % 7}"),
+        ]
+        plain: list[Callable[[LakeTable], Any]] = [
+            lambda t: t.delete(f"n = {n} OR p = '{p}' AND n % 3 = 0", soft=False),
+            lambda t: t.delete(f"n = {n} OR p = '{p}' AND n % 3 = 0", soft=True),
+            lambda t: t.rewrite(f"n <> {n}"),
+            lambda t: t.remove_partitions(f"p = '{p}'"),
+            lambda t: t.overwrite(rows[:1], where=f"n = {rows[0]['n']}"),
+            lambda t: t.overwrite(rows[:1], partitions="touched"),
+            lambda t: t.merge_into(rows, on=["n"], when_matched="update", when_not_matched="insert"),
+        ]
+        keyed: list[Callable[[LakeTable], Any]] = [
+            lambda t: t.update(f"n % 5 = {n % 5}", {"p": "'new'"}),
+            lambda t: t.delete_keys([{"id": rows[0]["id"]}]),
+        ]
+        if rng.random() < 0.15:
+            for db in self.dbs:
+                with db[writer].writer_transaction() as tx:
+                    tx.append("plain", rows)
+                    tx.table("keyed").upsert(rows[:1])
+                    tx.delete("plain", f"n = {rows[-1]['n']}")
+        elif rng.random() < 0.1:
+            for db in self.dbs:
+                db[writer].close()
+            for at, url in enumerate(self.urls):
+                options = self.dbs[at][writer].options
+                self.dbs[at][writer] = firn.connect(url, writer=writer, options=options)
+        else:
+            self.on(writer, name, rng.choice(either + (plain if name == "plain" else keyed)))
+
+    def check(self) -> None:
+        for name in ("plain", "keyed"):
+            one, other = self.on("b", name, _content)
+            assert one == other, name
+            counts = self.on("a", name, lambda t: (t.scan().count(), t.scan(where="n % 2 = 0").count()))
+            assert counts[0] == counts[1]
+        self.versions.append([db["a"].table("plain").version for db in self.dbs])
+
+
+def _content(table: LakeTable, at: str | None = None) -> list[tuple[Any, ...]]:
+    rows = table.scan(at=at).to_arrow().to_pylist()
+    return sorted((row["id"], row["p"], row["n"]) for row in rows)
+
+
+@pytest.mark.parametrize("seed", seeds(30, short=2))
+def test_rows_are_as_files_are(seed: int) -> None:
+    twins = Twins(seed)
+    inlined = 0
+    for _ in range(25):
+        twins.act()
+        twins.check()
+        inlined += bool(_parts(twins.dbs[0]["a"].table("plain")))
+    for one, other in twins.versions[::6]:
+        tables = [db["b"].table("plain") for db in twins.dbs]
+        assert _content(tables[0], one) == _content(tables[1], other)
+    past = twins.random.choice(twins.versions)
+    restored = [db["a"].table("plain") for db in twins.dbs]
+    for table, version in zip(restored, past, strict=True):
+        table.restore(version)
+    assert _content(restored[0]) == _content(restored[1])
+    assert inlined
+    assert not check(twins.dbs[0]["a"]).problems

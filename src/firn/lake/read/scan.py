@@ -197,11 +197,11 @@ class Scan:
         files = self.files()
         if waiting := [f for f in files if f.inlined is not None]:
             others = not all(self.table.journal.owns(f.path) for f in waiting)
-            where = ", on a connection of each writer that has some" if others else ""
+            each = ", each writer its own" if others else ""
             raise UnsupportedError(
                 f"{self.table.name}: {sum(f.rows or 0 for f in waiting):,} rows of {_logs_of(waiting):,} commits are "
-                "still in the log, where other engines don't find them. Call merge(only='inlined') first"
-                f"{where}, which writes them into files; or read through Firn."
+                "still in the log, where other engines don't find them. Call merge(only='inlined') first, which "
+                f"writes them into files{each}; or read through Firn."
             )
         marked = [f for f in files if f.deletes]
         if marked:

@@ -20,11 +20,12 @@ SPEC = ReadSpec(columns={"id": "BIGINT"}, table_columns={"id": "BIGINT"})
 class World:
     """Writers of one table, each connection remembered; `deleted` are rows that a soft delete took."""
 
-    def __init__(self, seed: int, url: str) -> None:
-        self.random = random.Random(seed)
+    def __init__(self, seed: int, url: str, inline: str = "0") -> None:
+        self.random, self.inline = random.Random(seed), inline
         self.url = url
         self.dbs = {name: firn.connect(url, writer=name) for name in ("a", "b", "c")}
-        self.dbs["a"].create_table("t", journal="writer", schema={"id": "BIGINT"})
+        properties = {"inline": inline, "checkpoint_every": 7}
+        self.dbs["a"].create_table("t", journal="writer", schema={"id": "BIGINT"}, properties=properties)
         self.dbs["a"].create_table("other", journal="writer")
         self.appended: list[int] = []
         self.deleted: set[int] = set()
@@ -49,11 +50,14 @@ class World:
         writer = self.random.choice(["a", "b", "c"])
         db = self.dbs[writer]
         table = db.table("t")
-        kind = self.random.choice(["append"] * 4 + ["merge", "delete", "rewrite", "transaction", "elsewhere"])
+        kinds = ["append"] * 4 + ["merge", "delete", "rewrite", "transaction", "elsewhere"]
+        kind = self.random.choice(kinds + (["fold"] if self.inline != "0" else []))
         if kind == "append":
             table.append(self.new_rows())
         elif kind == "merge":
             table.merge()
+        elif kind == "fold":
+            table.merge(only="inlined")
         elif kind == "delete" and (ids := self.doomed(writer)):
             table.delete(f"id IN ({', '.join(map(str, ids))})")
             self.deleted.update(ids)
@@ -69,10 +73,11 @@ class World:
             db.table("other").append([{"id": -1}])
 
 
+@pytest.mark.parametrize("inline", ["0", "64KB"])
 @pytest.mark.parametrize("seed", seeds(12, short=3))
-def test_each_row_once_whatever_is_done_meanwhile(seed: int) -> None:
-    url = f"memory://stream-model-{seed}"
-    world = World(seed, url)
+def test_each_row_once_whatever_is_done_meanwhile(seed: int, inline: str) -> None:
+    url = f"memory://stream-model-{seed}-{inline}"
+    world = World(seed, url, inline)
     reader = firn.connect(url).table("t")
     rand = world.random
     stream: StreamPosition[VectorOffset] = StreamPosition(reader.journal.stream())
