@@ -19,13 +19,13 @@ import firn
 from firn.inspect.dump.dump import dump_object
 from firn.inspect.fsck.fsck import check
 from firn.inspect.report.report import render_report
+from firn.journal.inlined import InlinedRows
 from firn.journal.writer.commit import local_writer
 from firn.journal.writer.federation.federation import Federation
 from firn.journal.writer.format import frame
 from firn.journal.writer.format.actions import Add
 from firn.journal.writer.format.layout import WriterLayout
 from firn.journal.writer.format.messages import decode_transaction, encode_transaction
-from firn.journal.inlined import InlinedRows
 from firn.journal.writer.history.history import History
 from firn.journal.writer.journal import WriterJournal
 from firn.lake.table import LakeTable
