@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from firn.journal.leaderless import LeaderlessJournal
+from firn.journal.leaderless import LeaderlessJournal, append
 from firn.journal.leaderless.append import OpenAppend
 from firn.lake.appender.batch_writer import BatchWriter
 from firn.lake.appender.batches import Batch
@@ -35,7 +35,7 @@ INLINE = {"inline": "64KB"}
 
 
 def lake(bucket: GatedBucket, **properties: Any) -> LakeTable:
-    journal = LeaderlessJournal(bucket, "t", clock=bucket.clock, renew_in_background=False)
+    journal = LeaderlessJournal(bucket, "t", clock=bucket.clock, renew_in_background=False, windowed=True)
     definition = LakeDefinition("t", properties={**INLINE, **properties})
     return LakeTable(bucket, "t", definition, journal, InProcess(LocalRunner(threads=1)))
 
@@ -138,9 +138,8 @@ def test_no_other_name_is_taken_before_the_first_can_land_no_more() -> None:
     assert run.found_now == [1]
 
 
-@pytest.mark.parametrize("swept", [False, True])
-def test_a_log_that_was_merged_before_it_was_looked_for_counts(swept: bool) -> None:
-    """It landed late and was merged, and perhaps a sweep has deleted it: its tombstone or the history tells."""
+def merged_before_it_is_looked_for(swept: bool) -> list[int]:
+    """It lands late and is merged, and perhaps a sweep deletes it, before the store answers again."""
     outage = Outage(delayed(200))
 
     def beside(run: Run) -> None:
@@ -152,7 +151,17 @@ def test_a_log_that_was_merged_before_it_was_looked_for_counts(swept: bool) -> N
 
     run = Run(outage, beside=beside)
     run.write(1)
-    assert run.found == [1]
+    return run.found
+
+
+@pytest.mark.parametrize("swept", [False, True])
+def test_a_log_that_was_merged_before_it_was_looked_for_counts(swept: bool) -> None:
+    assert merged_before_it_is_looked_for(swept) == [1]
+
+
+def test_its_tombstone_tells_of_a_log_that_was_swept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(append, "_is_replaced", lambda table, name: False)
+    assert merged_before_it_is_looked_for(swept=True) == [1, 1]
 
 
 def test_an_id_that_was_committed_is_a_no_op() -> None:
@@ -173,7 +182,7 @@ def random_run(seed: int) -> Counter[int]:
         if drawn < 0.1:
             run.other.merge(only="inlined" if drawn < 0.05 else None)
         elif drawn < 0.15:
-            run.other.sweep()
+            run.other.sweep(older_than="0s" if drawn < 0.13 else None)
 
     run = Run(RandomFaults(seed, delay_s=300, stall_s=300, **FAULTS), beside=maintain)
     ids = seed % 3 == 0
