@@ -86,6 +86,7 @@ class LakeTable:
         engines: Engines | None = None,
     ) -> None:
         self.context = LakeContext(bucket, prefix, definition, journal, engines or InProcess())
+        self._aio: AsyncLakeTable | None = None
 
     def __repr__(self) -> str:
         return f"<LakeTable {self.bucket.uri(self.prefix)}>"
@@ -760,4 +761,6 @@ class LakeTable:
             >>> clicks.scan().count()
             2
         """
-        return async_tables.AsyncLakeTable(self)
+        if self._aio is None:
+            self._aio = async_tables.AsyncLakeTable(self)
+        return self._aio

@@ -601,3 +601,12 @@ def test_a_cancelled_task_has_added_its_row_or_not(table: LakeTable, gate: Gate)
 
     asyncio.run(main())
     assert numbers(table) == [0, 1, 4]
+
+
+def test_the_threads_of_a_table_are_those_of_all_its_calls(table: LakeTable) -> None:
+    async def main() -> None:
+        await asyncio.gather(*(table.aio.append([{"n": n}]) for n in range(3)))
+        await table.aio.run(table.merge)
+
+    asyncio.run(main())
+    assert numbers(table) == [0, 1, 2] and table.aio is table.aio
