@@ -22,10 +22,12 @@ from firn.errors import (
     StoreUnavailableError,
 )
 from firn.journal.leaderless import LeaderlessJournal, LeaderlessSettings
+from firn.journal.leaderless.maintain.lease import Sighting
 from firn.journal.leaderless.maintain.session import MaintenanceSession
 from firn.journal.leaderless.maintain.unlocked import UnlockedMerge
 from firn.journal.lock import ExclusiveLock
 from firn.journal.model import Commit, DataFile, Snapshot
+from firn.lake.keep.policy import wants_whole_view
 from firn.testing import SimClient
 from simulation import leaderless_table
 from simulation.leaderless_model import Batch, Model, Operation
@@ -245,6 +247,51 @@ class Clients:
                 )
         self.rest(client, 1500)
         return units
+
+    def folder(self, client: SimClient) -> None:
+        """Writes rows of logs into files, by what is new in the log; never waits for the lock."""
+        journal, known, lock = self.journal(client), None, Sighting()
+        viewed, since = client.clock.monotonic(), 0
+        for _ in range(3 * self.rounds):
+            self.rest(client, 500)
+            age = client.clock.monotonic() - viewed
+            if wants_whole_view(age, since, self.settings):
+                known = None
+            try:
+                with journal.exclusive("fold", once=lock, known=known) as session:
+                    for _ in range(client.random.randint(1, 2)):
+                        self._fold(client, journal, session)
+                        if session.published is None:
+                            break
+                        if session.whole:
+                            viewed, since = client.clock.monotonic(), 0
+                        since += 1
+                        known = session.known()
+                        session.look_again()
+            except (*NOTHING_DONE, OutcomeUnknownError, ObjectNotFoundError):
+                continue
+
+    def _fold(self, client: SimClient, journal: LeaderlessJournal, session: MaintenanceSession) -> None:
+        self.model.happened["new view"] += not session.whole
+        parts = [f for f in session.snapshot.files if f.inlined is not None]
+        told, removes = leaderless_table.rows_that_stay(journal, parts), [f.path for f in parts]
+        adds = []
+        for p in PARTITIONS:
+            files = [f for f in session.snapshot.objects if partition_of(f) == p]
+            if len(files) < 4:
+                files = []
+            elif p in told or client.random.random() < 0.5:
+                told[p] = told.get(p, []) + [i for f in files for i in rows_of(journal, f)]
+                removes += [f.path for f in files]
+        for p, ids in told.items():
+            adds.append(put_rows(journal, p, ids, maintenance=True))
+            _renew(session)
+        if not removes:
+            return
+        op = self.model.operation("fold")
+        self.model.happened["folded rows"] += sum(f.rows or 0 for f in parts)
+        with self.publishing(client, op):
+            session.publish(Commit("fold", adds, removes, summary={"n": op.number}))
 
     def remover(self, client: SimClient) -> None:
         """Removes a partition, rewrites its files without some rows, or replaces it by new rows."""

@@ -53,6 +53,7 @@ class Shape:
     sweepers: int = 1
     readers: int = 2
     checkpointers: int = 1
+    folders: int = 0
     streams: int = 1
     stream_limit: int | None = 3
     rounds: int = 4
@@ -143,6 +144,7 @@ def build(
     spawn("sweep", shape.sweepers, clients.sweeper)
     spawn("read", shape.readers, clients.reader)
     spawn("checkpoint", shape.checkpointers, clients.checkpointer)
+    spawn("fold", shape.folders, clients.folder)
     for n, reader in enumerate(streams):
         spawn(f"stream{n}-", 1, reader.run)
     spawn("unlocked", shape.unlocked, clients.unlocked_merger)

@@ -25,7 +25,7 @@ from firn.journal.leaderless.format.layout import (
     version_of,
 )
 from firn.journal.leaderless.journal import LeaderlessJournal
-from firn.journal.leaderless.maintain import cleanup, lease, session, sweep, unlocked
+from firn.journal.leaderless.maintain import cleanup, known_log, lease, session, sweep, unlocked
 from firn.journal.leaderless.maintain.session import MaintenanceSession
 from firn.journal.leaderless.replay import checkpoint, horizon, loader, replay
 from firn.journal.leaderless.replay.table_log import TableLog
@@ -97,9 +97,9 @@ def list_before_acquiring(patch: pytest.MonkeyPatch) -> None:
     exclusive = LeaderlessJournal.exclusive
 
     @contextmanager
-    def early(self: LeaderlessJournal, op: str) -> Iterator[MaintenanceSession]:
+    def early(self: LeaderlessJournal, op: str, **options: Any) -> Iterator[MaintenanceSession]:
         loaded = self.loader.load(every=True)
-        with exclusive(self, op) as held:
+        with exclusive(self, op, **options) as held:
             held._loaded = loaded
             yield held
 
@@ -509,3 +509,31 @@ def wake_up_fenced(patch: pytest.MonkeyPatch) -> None:
             return
 
     patch.setattr(lease.Lease, "_write", write)
+
+
+# -- keeping (docs/design/0020-keeping.md)
+
+
+def fold_what_was_listed_before_the_lock(patch: pytest.MonkeyPatch) -> None:
+    exclusive = LeaderlessJournal.exclusive
+
+    @contextmanager
+    def early(self: LeaderlessJournal, op: str, **options: Any) -> Iterator[MaintenanceSession]:
+        known = options.get("known")
+        loaded = None if known is None else known_log.newer(self.loader, known)
+        with exclusive(self, op, **options) as held:
+            held._loaded, held.whole = loaded, loaded is None
+            yield held
+
+    patch.setattr(LeaderlessJournal, "exclusive", early)
+
+
+def forget_what_a_fold_replaced(patch: pytest.MonkeyPatch) -> None:
+    """What is known after a fold lacks what the fold itself says."""
+    known = known_log.after_publishing
+
+    def without(*given: Any) -> known_log.KnownLog:
+        found = known(*given)
+        return replace(found, logs=(*found.logs[:-1], replace(found.logs[-1], tombstones={})))
+
+    patch.setattr(session, "after_publishing", without)

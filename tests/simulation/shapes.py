@@ -45,6 +45,9 @@ SHAPES: dict[str, Shape] = {
                      checkpointers=3, rounds=6, stalls=2, inline=0.3, unlocked=2, windowed=True),
     "hasty": Shape(appenders=5, mergers=3, removers=1, restorers=1, cleaners=1, sweepers=4, readers=5, streams=0,
                    checkpointers=3, rounds=6, inline=0.3, windowed=True, hasty=True),
+    # Keepers, that fold by what is new in the log.
+    "keepers": Shape(appenders=6, mergers=1, removers=1, restorers=1, cleaners=2, rounds=6, inline=0.9, folders=3,
+                     pace=0.3, windowed=True),
     # Clocks that are an hour off: such appenders are refused, and nothing is lost.
     "wrong-clocks": Shape(appenders_off_ms=HOUR),
     # A store without conditional puts, under a lock from outside: safe as long as nobody stalls.

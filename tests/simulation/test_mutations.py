@@ -69,6 +69,8 @@ CASES = [
     Case("23 for a time", windows.build_on_any_view, "windows"),
     Case("23 replaced logs end", windows.keep_replaced_logs, "windows"),
     Case("25 tombstones stay", windows.forget_tombstones_early, "hasty"),
+    Case("folds: list under the lock", without.fold_what_was_listed_before_the_lock, "keepers"),
+    Case("folds: know the own log", without.forget_what_a_fold_replaced, "keepers"),
 ]
 
 

@@ -197,10 +197,10 @@ def a_change_before_the_lock_is_seen() -> None:
     real = journal.exclusive
     with pytest.MonkeyPatch.context() as patch:
 
-        def late(log: Any, op: str) -> Any:
+        def late(log: Any, op: str, **options: Any) -> Any:
             patch.undo()
             table.update("id = 1", {"n": "n + 10"})
-            return real(log, op)
+            return real(log, op, **options)
 
         patch.setattr(journal, "exclusive", late)
         table.merge_into([{"id": 1}], on=["id"], when_matched={"n": "t.n + 1"})

@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager
 from firn.errors import CorruptObjectError, FirnError, InvalidInputError
 from firn.journal.leaderless.append import OpenAppend, seen_batch
 from firn.journal.leaderless.format.layout import TableLayout, parse_log_name
+from firn.journal.leaderless.maintain.known_log import KnownLog
+from firn.journal.leaderless.maintain.lease import Sighting
 from firn.journal.leaderless.maintain.session import MaintenanceSession, exclusive
 from firn.journal.leaderless.maintain.sweep import sweep
 from firn.journal.leaderless.maintain.unlocked import UnlockedMerge
@@ -144,9 +146,11 @@ class LeaderlessJournal(TableLog):
 
     # -- maintenance
 
-    def exclusive(self, op: str) -> AbstractContextManager[MaintenanceSession]:
+    def exclusive(
+        self, op: str, *, once: Sighting | None = None, known: KnownLog | None = None
+    ) -> AbstractContextManager[MaintenanceSession]:
         """Hold the table's lock; see `session.exclusive`."""
-        return exclusive(self, op)
+        return exclusive(self, op, once=once, known=known)
 
     def begin_merge(self) -> UnlockedMerge | None:
         """Start a merge that holds the lock only to publish: before its first data PUT. None under a lock from
@@ -162,9 +166,16 @@ class LeaderlessJournal(TableLog):
         orphan_age_ms: int | None = None,
         margin: bool | None = None,
         dry_run: bool = False,
+        orphans: bool = True,
+        once: Sighting | None = None,
     ) -> SweepReport:
-        """Delete what nothing may read; see `sweep.sweep`."""
-        with self.exclusive("sweep") as session:
+        """Delete what nothing may read; see `sweep.sweep`, and `session.exclusive` for `once`."""
+        with self.exclusive("sweep", once=once) as session:
             return sweep(
-                session, grace_ms=grace_ms, orphan_age_ms=orphan_age_ms, margin=margin, dry_run=dry_run
+                session,
+                grace_ms=grace_ms,
+                orphan_age_ms=orphan_age_ms,
+                margin=margin,
+                dry_run=dry_run,
+                orphans=orphans,
             )

@@ -69,6 +69,21 @@ class LockState:
             ) from error
 
 
+@dataclass
+class Sighting:
+    """The version of the lock that a process saw last, and since when on its own monotonic clock: one that tries the
+    lock now and then, and never waits for it, takes over from a dead holder by it."""
+
+    etag: str = ""
+    since: float = 0.0
+
+    def note(self, etag: str, now: float) -> float:
+        """Take note of a version; for how many seconds it has been there."""
+        if etag != self.etag:
+            self.etag, self.since = etag, now
+        return now - self.since
+
+
 class Lease:
     """Holding the lock. Get one by `acquire`; `release` it, or let it lapse."""
 
@@ -146,8 +161,17 @@ class Lease:
                 continue  # the store is failing; the next renewal, or the publish, will tell
 
 
-def acquire(bucket: Bucket, key: str, clock: Clock, *, op: str, lease_ms: int, wait_ms: int) -> Lease:
-    """Take the lock, waiting up to `wait_ms` for a living holder.
+def acquire(
+    bucket: Bucket,
+    key: str,
+    clock: Clock,
+    *,
+    op: str,
+    lease_ms: int,
+    wait_ms: int,
+    seen: Sighting | None = None,
+) -> Lease:
+    """Take the lock, waiting up to `wait_ms` for a living holder. `seen` is what was seen of it before.
 
     Cost: 1 GET + 1 PUT when free; 1 GET a poll while waiting; to take over from a dead holder that had
     announced a log, 1 GET + at most 1 PUT more.
@@ -157,7 +181,7 @@ def acquire(bucket: Bucket, key: str, clock: Clock, *, op: str, lease_ms: int, w
     """
     holder = f"{socket.gethostname()}-{os.getpid()}"
     started = clock.monotonic()
-    seen: tuple[str, float] | None = None
+    seen = seen or Sighting()
     while True:
         blob = find(bucket, key)
         if blob is None:
@@ -170,10 +194,9 @@ def acquire(bucket: Bucket, key: str, clock: Clock, *, op: str, lease_ms: int, w
                 continue
         current = LockState.decode(blob.data, bucket.uri(key))
         now = clock.monotonic()
-        if seen is None or seen[0] != blob.info.etag:
-            seen = (blob.info.etag, now)
+        silent = seen.note(blob.info.etag, now)
         free = current.holder is None
-        if free or now - seen[1] >= current.lease_ms / 1000:
+        if free or silent >= current.lease_ms / 1000:
             if current.intent is not None:
                 settle_intent(bucket, current.intent)
             state = LockState.new(current.epoch + 1, holder, op, lease_ms)
@@ -182,7 +205,6 @@ def acquire(bucket: Bucket, key: str, clock: Clock, *, op: str, lease_ms: int, w
                     etag = swap(bucket, key, state.encode(), blob.info.etag, nonce=state.nonce)
                     return Lease(bucket, key, clock, state, etag)
             except ObjectChangedError:
-                seen = None
                 continue
         if now - started >= wait_ms / 1000:
             raise LockHeldError(

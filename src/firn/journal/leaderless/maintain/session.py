@@ -34,7 +34,8 @@ from firn.errors import (
 from firn.journal.entries import Entries
 from firn.journal.leaderless.format.codec import Log, decode, encode
 from firn.journal.leaderless.format.layout import DataNamer, new_log_name, version_of
-from firn.journal.leaderless.maintain.lease import Lease, acquire, settle_intent
+from firn.journal.leaderless.maintain.known_log import KnownLog, after_publishing, newer
+from firn.journal.leaderless.maintain.lease import Lease, Sighting, acquire, settle_intent
 from firn.journal.leaderless.replay.loader import Loaded
 from firn.journal.leaderless.replay.replay import ReplayedState, maintenance_log
 from firn.journal.leaderless.replay.table_log import TableLog
@@ -45,29 +46,57 @@ SessionT = TypeVar("SessionT", bound="MaintenanceSession")
 
 
 class MaintenanceSession:
-    """The lock held, and every log read after it was acquired."""
+    """The lock held, and every log read after it was acquired; with `known` only what is new since. Whether all were
+    is in `whole`, once they are read."""
 
     def __init__(
-        self, table: TableLog, op: str, lease: Lease | None, outer: tuple[ExclusiveLock, Any] | None
+        self,
+        table: TableLog,
+        op: str,
+        lease: Lease | None,
+        outer: tuple[ExclusiveLock, Any] | None,
+        known: KnownLog | None = None,
     ) -> None:
         self.table, self.op, self.lease = table, op, lease
         self._outer = outer
+        self._known = known
+        self.whole = True
         self._loaded: Loaded | None = None
         self._state: ReplayedState | None = None
         self._stamped = 0.0
+        self.published: tuple[Log, str] | None = None
+        """The last log that it has published, and its version in the store."""
         self.outcome_unknown = False
 
     @property
     def loaded(self) -> Loaded:
+        if self._loaded is None and self._known is not None:
+            self._loaded = newer(self.table.loader, self._known)
+            self.whole = self._loaded is None
         if self._loaded is None:
             self._loaded = self.table.loader.load(every=True)
             self.table.check_there(self._loaded.listed)
         return self._loaded
 
+    def known(self) -> KnownLog:
+        """What this process knows of the log since this session has published, for later ones to read only what is
+        new."""
+        if self.published is None:
+            raise ValueError("the session has published nothing")
+        return after_publishing(self.table, self.state, self.loaded, *self.published)
+
+    def look_again(self) -> None:
+        """Look once more: at what is new since this session has published."""
+        self._known, self._loaded, self._state = self.known(), None, None
+
     @property
     def state(self) -> ReplayedState:
         if self._state is None:
             self._state = self.table.fold(self.loaded.logs)
+            if not self.whole and self._known is not None and not self._known.counts(self.table.loader):
+                self._known = self._loaded = None  # the log says that times were altered
+                self.whole = True
+                self._state = self.table.fold(self.loaded.logs)
         return self._state
 
     @property
@@ -163,9 +192,10 @@ class MaintenanceSession:
         log = self.table.with_definition(log)
         revived = [file for file in commit.adds if file.path in self.state.dead]
         if self.lease is not None:
-            self._publish_fenced(self.lease, log, revived)
+            etag = self._publish_fenced(self.lease, log, revived)
         else:
-            self._publish_plain(log, revived)
+            etag = self._publish_plain(log, revived)
+        self.published = log, etag
         self.table.known_columns.note(commit)
         self.table.learn(commit.definition or Entries())
         self.table.loader.saw(t)
@@ -189,7 +219,7 @@ class MaintenanceSession:
             )
         return left
 
-    def _publish_fenced(self, lease: Lease, log: Log, revived: Sequence[DataFile]) -> None:
+    def _publish_fenced(self, lease: Lease, log: Log, revived: Sequence[DataFile]) -> str:
         bucket = self.table.log_bucket
         key = self.table.layout.log_key(log.name)
         nonce = secrets.token_hex(16)
@@ -200,7 +230,7 @@ class MaintenanceSession:
         self._check_ages(revived)
         body, left = encode(log), self._window_left()
         try:
-            swap(bucket, key, body, etag, nonce=log.nonce, retry_for=left)  # (c)
+            return swap(bucket, key, body, etag, nonce=log.nonce, retry_for=left)  # (c)
         except ObjectChangedError as error:
             if self._is_void(key):
                 raise LockLostError(
@@ -255,18 +285,29 @@ class MaintenanceSession:
         margin = settings.retry_window_ms + settings.landing_delay_ms
         return self.table.clock.now_ms() - max(settings.grace_ms - margin, 0)
 
-    def _publish_plain(self, log: Log, revived: Sequence[DataFile]) -> None:
+    def _publish_plain(self, log: Log, revived: Sequence[DataFile]) -> str:
         bucket = self.table.log_bucket
         self.check()
         self._check_revived(revived)
         body, left = encode(log), self._window_left()
-        bucket.put(self.table.layout.log_key(log.name), body, retry_for=left)
+        return bucket.put(self.table.layout.log_key(log.name), body, retry_for=left)
 
 
 @contextmanager
-def exclusive(table: TableLog, op: str) -> Iterator[MaintenanceSession]:
-    """Hold the table's lock for the body; see `locked`."""
-    with locked(table, op, lambda *held: MaintenanceSession(table, op, *held)) as session:
+def exclusive(
+    table: TableLog,
+    op: str,
+    *,
+    once: Sighting | None = None,
+    known: KnownLog | None = None,
+) -> Iterator[MaintenanceSession]:
+    """Hold the table's lock for the body; see `locked`. With `known` only what is new since is read; see
+    `known_log`."""
+
+    def made(lease: Lease | None, outer: tuple[ExclusiveLock, Any] | None) -> MaintenanceSession:
+        return MaintenanceSession(table, op, lease, outer, known)
+
+    with locked(table, op, made, once=once) as session:
         yield session
 
 
@@ -277,19 +318,25 @@ def locked(
     made: Callable[[Lease | None, tuple[ExclusiveLock, Any] | None], SessionT],
     *,
     wait_ms: int | None = None,
+    once: Sighting | None = None,
 ) -> Iterator[SessionT]:
     """Hold the table's lock for the body: the lock from outside first, where one is given, then the lease.
 
     Args:
         made: makes the session of the lease and the lock from outside.
         wait_ms: how long to wait for a holder, the table's `lock_wait` by default.
+        once: try the lock a single time, and don't wait: 1 GET where it is held. It is what was seen of the lock
+            before, and is kept up to date.
 
     Raises:
         LockHeldError: somebody else maintains the table.
         UnsupportedError: the store has no conditional puts, and no lock was given.
     """
     settings, layout, lock = table.settings, table.layout, table.lock
-    wait_ms = settings.lock_wait_ms if wait_ms is None else wait_ms
+    if once is not None:
+        wait_ms = 0
+    elif wait_ms is None:
+        wait_ms = settings.lock_wait_ms
     fenced = table.log_bucket.capabilities.conditional_put
     if not fenced and lock is None:
         raise UnsupportedError(
@@ -309,6 +356,7 @@ def locked(
                 op=op,
                 lease_ms=settings.lease_ms,
                 wait_ms=wait_ms,
+                seen=once,
             )
             if table.renew_in_background:
                 lease.start_keeper()

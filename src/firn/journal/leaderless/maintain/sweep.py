@@ -32,17 +32,18 @@ def sweep(
     orphan_age_ms: int | None,
     margin: bool | None,
     dry_run: bool,
+    orphans: bool = True,
 ) -> SweepReport:
     """Delete what nothing may read. Ages are the table's where they are None; there is a margin for clocks unless the
-    grace is 0.
+    grace is 0. Without `orphans` no file is looked for that no log names.
 
-    Cost: 2 LIST sequences + 1 GET an uncached log + 1 HEAD, then 3 PUTs, the deletes, 1 PUT a changed log. Where logs
-    go, 1 GET more, and what a log checkpoint costs if there is one.
+    Cost: 2 LIST sequences, without `orphans` 1, + 1 GET an uncached log + 1 HEAD, then 3 PUTs, the deletes, 1 PUT a
+    changed log. Where logs go, 1 GET more, and what a log checkpoint costs if there is one.
     """
     table = session.table
     now = store_now(session)
     # Data before logs: a file that is published in between has its log in the second list.
-    parts = table.bucket.list(table.layout.data_prefix).objects
+    parts = table.bucket.list(table.layout.data_prefix).objects if orphans else ()
     state, listed = session.state, session.loaded.listed
     lasting = table.lasting()
     grace_ms = lasting.grace_ms if grace_ms is None else grace_ms
@@ -55,15 +56,17 @@ def sweep(
     before = now - grace_ms - skew if margin or grace_ms else latest + 1
     forget_before = now - lasting.grace_ms - 2 * lasting.max_skew_ms if table.windowed else None
     plan = plan_cleanup(state, listed, before_ms=before, forget_before_ms=forget_before)
-    orphans = _orphans(parts, set(state.files), now - orphan_age_ms if orphan_age_ms else None)
+    unnamed = _orphans(parts, set(state.files), now - orphan_age_ms if orphan_age_ms else None)
     sizes = {info.key: info.size for info in parts}
+    if not orphans:  # of those that a sweep before has deleted, too
+        sizes = {path: state.files[path].size for path in plan.data if table.layout.owns(path)}
     owned = [path for path in plan.data if path in sizes]  # others' are elsewhere; some were deleted before
     report = SweepReport(
         data_files=tuple(owned),
         logs=tuple(table.layout.log_key(name) for name in plan.logs),
-        orphans=tuple(o.key for o in orphans),
+        orphans=tuple(o.key for o in unnamed),
         bytes=sum(sizes[path] for path in owned)
-        + sum(o.size for o in orphans)
+        + sum(o.size for o in unnamed)
         + sum(listed[n].size for n in plan.logs if n in listed),
         kept_foreign=tuple(path for path in plan.data if not table.layout.owns(path)),
         dry_run=dry_run,
@@ -78,7 +81,7 @@ def sweep(
     run_cleanup(table, replace(plan, data=tuple(owned)), listed)
     if plan.logs:
         _forget_bodies(table)
-    table.bucket.delete_many([o.key for o in orphans])
+    table.bucket.delete_many([o.key for o in unnamed])
     _delete_old_notes(table, now)
     return report
 
