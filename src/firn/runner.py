@@ -152,6 +152,10 @@ class Engines(Protocol):
         """Put a cluster's DataFrame into the table. `SparkKind.load` of the kind has the options and the result."""
         ...
 
+    def appended(self, table: Any) -> None:
+        """Take note of an append to a lake table that keeps itself: this process looks after it from now on."""
+        ...
+
 
 class InProcess:
     """No cluster: tasks run in threads of this process."""
@@ -178,6 +182,9 @@ class InProcess:
 
     def load(self, table: Any, frame: Any, **options: Any) -> Any:
         raise _without_database(table.name)
+
+    def appended(self, table: Any) -> None:
+        """Nobody keeps it."""
 
 
 def _without_database(table: str) -> UnsupportedError:

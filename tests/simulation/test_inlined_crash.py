@@ -10,9 +10,11 @@ from functools import cache
 
 import pytest
 
+from firn.errors import LockHeldError
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.replay import replay
 from firn.lake.definition.definition import LakeDefinition
+from firn.lake.keep.fold import Memory, fold
 from firn.lake.maintain import change, delete
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.table import LakeTable
@@ -24,11 +26,11 @@ from simulation.test_crash import BATCH, FIRST, NEW, PREFIX, Operation, visit, w
 pytestmark = pytest.mark.long
 
 SPEC = PartitionSpec.parse(["place"], {})
-DEFINITION = LakeDefinition("t", partition=SPEC, properties={"inline": "64KB"})
+DEFINITION = LakeDefinition("t", partition=SPEC, properties={"inline": "64KB"}, windowed=True)
 
 
 def lake(bucket: GatedBucket) -> LakeTable:
-    journal = LeaderlessJournal(bucket, PREFIX, clock=bucket.clock, renew_in_background=False)
+    journal = LeaderlessJournal(bucket, PREFIX, clock=bucket.clock, renew_in_background=False, windowed=True)
     return LakeTable(bucket, PREFIX, DEFINITION, journal, InProcess(LocalRunner(threads=1)))
 
 
@@ -61,6 +63,37 @@ OPERATIONS = {
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_an_operation(name: str) -> None:
     assert OPERATIONS[name].visit() > 10
+
+
+def test_a_fold_by_what_is_new() -> None:
+    """A keeper's, which has folded before."""
+    known: list[Memory] = []
+    whole: set[bool] = set()
+
+    def fold_before(bucket: GatedBucket) -> None:
+        table, memory = lake(bucket), Memory()
+        keep_folding(table, memory)
+        table.append([{"place": "x", "n": 4}, {"place": "z", "n": 4}])
+        known.append(memory)
+
+    def keep_folding(table: LakeTable, memory: Memory) -> None:
+        """As a keeper does that never waits for the lock."""
+        clock = table.journal.clock  # type: ignore[attr-defined]
+        for _ in range(10):
+            try:
+                whole.add(fold(table.context, memory).whole)
+                return
+            except LockHeldError:
+                clock.sleep(10)
+        raise AssertionError("the lock is held for ever")
+
+    def operate(table: LakeTable) -> None:
+        now = table.journal.clock.monotonic()  # type: ignore[attr-defined]
+        keep_folding(table, Memory(known[0].known, whole_at=now))
+
+    rows = [*FIRST, ("x", 4), ("z", 4)]
+    assert visit(operate, rows, before=rows, prepare=fold_before) > 40
+    assert whole == {True, False}
 
 
 def test_restore_of_rows_that_were_folded() -> None:

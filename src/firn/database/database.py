@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
@@ -22,10 +23,11 @@ from firn.database.transactions import Transactions
 from firn.database.upkeep import WriterUpkeep
 from firn.errors import FirnError, InvalidInputError, UnsupportedError
 from firn.journal.lock import ExclusiveLock
+from firn.keeping import Interval, Keeping, KeepReport
 from firn.kinds import Kind
 from firn.names import check_name
 from firn.runner import Runner
-from firn.units import Size, parse_size
+from firn.units import Duration, Size, parse_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -543,6 +545,61 @@ class Database(Transactions, WriterUpkeep):
             if table.context.definition.journal != "writer":
                 covered[name] = table.checkpoint()
         return {**covered, **self._writer_tables.federation.checkpoint()}
+
+    def keep(
+        self,
+        tables: str | Sequence[str] | None = None,
+        *,
+        once: bool = False,
+        stop: threading.Event | None = None,
+        interval: Interval | None = None,
+        budget: Duration | None = None,
+        tell: Callable[[KeepReport], None] | None = None,
+    ) -> dict[str, KeepReport]:
+        """Keep tables small until `stop` is set: fold, merge, sweep, compact, collect, whatever each kind needs.
+
+        Any number of processes keep a database at once; none waits for a lock. Keyed tables are compacted where
+        nobody has for a minute. Of writers' catalogs the connection's writer's part is kept, if it has one: only in
+        that writer's process. An error of one table doesn't hold up the others; see `LakeTable.keep`.
+
+        Args:
+            tables: only these. By default all but those that are shared with the reference: others may maintain them.
+            once: one round of each table, in which rows of logs become files however few they are.
+            stop: ends it, after the commit under way.
+            interval: how long it rests: a duration, or the least and the greatest like "1s..60s". It rests for the
+                least after work, and for twice as long each time that there was nothing to do.
+            budget: a round begins nothing more after so long.
+            tell: called with the report of each table's turn in which there was anything to do, or that failed.
+
+        Returns what it did, by table; all record tables, which share a log, as "record tables".
+
+        Raises:
+            TableNotFoundError: there is no table of a name that was given.
+            UnsupportedError: the store has no conditional puts, and no lock was given.
+
+        Cost: where there is nothing to do, a round is 1 LIST a lake table, 2 GETs and 1 LIST a keyed table, and 2
+        requests for all record tables; every 5 minutes also that of `tables`.
+
+        Example:
+            >>> import firn
+            >>> db = firn.connect("memory://")
+            >>> t = db.create_table("t", properties={"inline": "64KB"})
+            >>> for n in range(3):
+            ...     _ = t.append([{"n": n}])
+            >>> db.keep(once=True)["t"].commits
+            3
+        """
+        from firn.database.keep import KeptTables
+
+        self._must_be_open()
+        keeping = Keeping.asked(once, stop, interval, budget, tell)
+        names = [tables] if isinstance(tables, str) else tables
+        if not self.bucket.capabilities.conditional_put and self.lock is None:
+            raise UnsupportedError(
+                f"{self.url}: keeping tables needs a lock, and this store has no conditional puts to make one of. "
+                "Pass one: firn.connect(url, lock=firn.FileLock(directory))."
+            )
+        return keeping.run(KeptTables(self._tables, names).turns)
 
     def copy(
         self, source: str, target: str, *, changes: bool = False, at: str | int | None = None

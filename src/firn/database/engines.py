@@ -93,6 +93,11 @@ class DatabaseEngines:
 
         return spark_kind(table).load(table, frame, **options)
 
+    def appended(self, table: Any) -> None:
+        from firn.lake.keep.keeper import appended
+
+        appended(table)
+
 
 def query_limits(
     bucket: Bucket,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -13,6 +14,7 @@ from firn.arrow.types import arrow_schema
 from firn.bucket.base import Bucket
 from firn.deferred import DeferredModule
 from firn.journal.model import CommitInfo, LakeJournal, Places, Snapshot, SweepReport
+from firn.keeping import Interval, Keeping, KeepReport
 from firn.lake.context import LakeContext
 from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import KeySpec
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from firn.lake.appender import batches as appender_batches
     from firn.lake.appender import queue as appender_queue
     from firn.lake.appender.appender import Appender
+    from firn.lake.keep import one_table
     from firn.lake.maintain import alter as altering
     from firn.lake.maintain import alteration, key_verbs, lost_files, retention
     from firn.lake.maintain import delete as deleting
@@ -58,6 +61,7 @@ else:  # reads don't need these
     lost_files = DeferredModule("firn.lake.maintain.lost_files")
     merge_clauses = DeferredModule("firn.lake.maintain.matching.clauses")
     merging = DeferredModule("firn.lake.maintain.merge")
+    one_table = DeferredModule("firn.lake.keep.one_table")
     overwriting = DeferredModule("firn.lake.maintain.overwrite")
     registered = DeferredModule("firn.lake.write.register")
     restoring = DeferredModule("firn.lake.maintain.restore")
@@ -741,6 +745,43 @@ class LakeTable:
             orphan_age_ms=None if orphans is None else int(parse_duration(orphans) * 1000),
             dry_run=dry_run,
         )
+
+    def keep(
+        self,
+        *,
+        once: bool = False,
+        stop: threading.Event | None = None,
+        interval: Interval | None = None,
+        budget: Duration | None = None,
+    ) -> KeepReport:
+        """Keep the table small until `stop` is set: fold, merge, sweep and write the log checkpoint when that is due.
+
+        Any number of processes and threads keep a table at once. None of them waits for a lock. Errors of the store
+        are logged, and it goes on after a minute; after a damaged object, or without the permission, it does nothing
+        any more. It never sweeps by less than the table's `tombstone_grace`.
+
+        Args:
+            once: one round, in which rows of logs become files however few they are.
+            stop: ends it, after the commit under way.
+            interval: how long it rests: a duration, or the least and the greatest like "1s..60s". It rests for the
+                least after work, and for twice as long each time that there was nothing to do.
+            budget: a round begins nothing more after so long.
+
+        Raises:
+            UnsupportedError: the store has no conditional puts, and no lock was given.
+
+        Cost: 1 LIST a round where there is nothing to do. A fold costs 1 LIST, 1 GET a commit, 1 PUT a partition, and
+        the lock's and the publishing's 1 GET and 5 PUTs.
+
+        Example:
+            >>> import firn
+            >>> t = firn.connect("memory://").create_table("t", properties={"inline": "64KB"})
+            >>> for n in range(3):
+            ...     _ = t.append([{"n": n}])
+            >>> t.keep(once=True).commits, len(t.snapshot().objects)
+            (3, 1)
+        """
+        return one_table.keep(self.context, Keeping.asked(once, stop, interval, budget))
 
     def checkpoint(self) -> int:
         """Write a replay cache, so that opening costs 1 LIST + 1 GET + newer logs. The logs it covers."""

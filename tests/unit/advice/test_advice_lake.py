@@ -530,3 +530,35 @@ def test_a_column_that_is_called_as_a_merges_own_is_renamed(db):
         table.update("true", {"~row": "1"})
     table.alter(rename={"~row": "number"})
     assert table.update("true", {"number": "1"}).rows_updated == 0
+
+
+def test_a_shared_table_is_kept_where_it_is_named(db):
+    with advises("Leave maintain out; `firn keep` keeps the table where it is named", names="icedb"):
+        db.create_table("flights", properties={"shared": "icedb", "maintain": "auto"})
+    db.create_table("flights", properties={"shared": "icedb"}).append(ROWS)
+    assert db.keep("flights", once=True)["flights"].error is None
+
+
+def test_a_table_without_a_lock_in_its_bucket_is_kept_by_a_call(tmp_path):
+    options = {"conditional_put": "disabled"}
+    db = firn.connect(tmp_path / "db", options=options, lock=firn.FileLock(tmp_path / "locks"))
+    with advises("make a lock of. Leave maintain out; `table.keep()` of a connection with lock= ", names="t"):
+        db.create_table("t", properties={"maintain": "auto"})
+    table = db.create_table("t", properties={"inline": "64KB"})
+    table.append(ROWS)
+    assert table.keep(once=True).commits == 1
+
+
+def test_keeping_is_given_a_lock(tmp_path):
+    options = {"conditional_put": "disabled"}
+    db = firn.connect(tmp_path / "db", options=options)
+    table = db.create_table("t", properties={"inline": "64KB"})
+    table.append(ROWS)
+    with advises(
+        "keeping tables needs a lock, and this store has no conditional puts to make one of. ", names="db"
+    ):
+        db.keep(once=True)
+    with advises("keeping a table needs a lock, and this store has no conditional puts ", names="t"):
+        table.keep(once=True)
+    with firn.connect(tmp_path / "db", options=options, lock=firn.FileLock(tmp_path)) as locked:
+        assert locked.keep(once=True)["t"].commits == 1

@@ -19,6 +19,7 @@ from firn.errors import CorruptObjectError, InvalidInputError, TableExistsError,
 from firn.journal.definition import definition_key
 from firn.journal.generations import Generations
 from firn.journal.manifest.pointer_store import has_pointer
+from firn.keeping import Turns
 from firn.keyed.definition.definition import KeyedDefinition, create_definition
 from firn.keyed.encoding.entries import expiry
 from firn.keyed.encoding.seqs import WIDE_SEQ
@@ -123,6 +124,11 @@ class KeyedTables(TableKind[KeyedOptions, KeyedDefinition, KeyedTable]):
         return KeyedTable(
             self.bucket, prefix, definition, self.engines, options=self.store_options, clock=self.clock
         )
+
+    def keeper(self, table: KeyedTable, *, named: bool) -> Turns:
+        from firn.keyed.maintain.keep import KeyedKeeper
+
+        return Turns(table.name, KeyedKeeper(table))
 
     def drop(self, definition: KeyedDefinition, *, dry_run: bool = False) -> DropReport:
         """See `Database.drop_table`."""

@@ -13,6 +13,7 @@ from firn.concurrency.once import Once
 from firn.errors import CorruptObjectError, InvalidInputError
 from firn.journal.generations import Generations
 from firn.journal.lock import ExclusiveLock
+from firn.keeping import Turns
 from firn.kinds import KINDS, Kind, part_of
 
 if TYPE_CHECKING:
@@ -158,6 +159,15 @@ class TableKind(ABC, Generic[O, D, T]):
     @abstractmethod
     def erase(self, definition: D, *, dry_run: bool = False) -> DropReport:
         """Delete a dropped table's objects, and leave its definition. Again after a crash: the rest."""
+
+    @abstractmethod
+    def keeper(self, table: T, *, named: bool) -> Turns | None:
+        """What keeps a table small, in a process that does nothing else; None where it needs nothing, or isn't this
+        connection's to keep. Tables that share something are kept under one name, which isn't a table's.
+
+        Args:
+            named: somebody asked for this table, not for all.
+        """
 
     def lost(self, name: str) -> CorruptObjectError | None:
         """The error to raise if a table of this kind has lost its definition; None where nothing says so."""

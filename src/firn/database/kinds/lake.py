@@ -37,7 +37,14 @@ from firn.journal.leaderless import LeaderlessJournal, LeaderlessSettings
 from firn.journal.leaderless.format.layout import FIRN_DIR, LOG_DIR
 from firn.journal.leaderless.replay.damaged_logs import sort_logs
 from firn.journal.lock import ExclusiveLock
-from firn.lake.definition.definition import LakeDefinition, check_properties, create_definition, read_times
+from firn.keeping import Turns
+from firn.lake.definition.definition import (
+    LakeDefinition,
+    check_keeping,
+    check_properties,
+    create_definition,
+    read_times,
+)
 from firn.lake.definition.keys import parse_key
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.results import DropReport, MendReport
@@ -115,6 +122,7 @@ class LakeTables(TableKind[LakeOptions, LakeDefinition, LakeTable]):
             raise InvalidInputError(f"{name} can't be shared with the reference, which knows no keys.")
         order = parse_order(asked.sort_by or (keys.key if keys is not None else ()), columns)
         described = LakeDefinition(name, "lake", journal, columns, spec, order, properties, keys=keys)
+        check_keeping(properties, name, self._log_place(described)[0])
         return replace(described, windowed=described.needs_window)
 
     def vacate(self, definition: LakeDefinition, names: TableNames) -> Vacant:
@@ -171,6 +179,18 @@ class LakeTables(TableKind[LakeOptions, LakeDefinition, LakeTable]):
             read_times=partial(read_times, self.bucket, prefix) if definition.shared else None,
         )
         return LakeTable(self.bucket, prefix, definition, journal, self.engines)
+
+    def keeper(self, table: LakeTable, *, named: bool) -> Turns | None:
+        """Others may maintain a table that is shared with the reference, and no other process may use a writer's
+        id."""
+        from firn.lake.keep.one_table import keeper_of
+
+        definition = table.context.definition
+        if definition.journal == "writer":
+            mine = self.writers().writer is not None
+        else:
+            mine = named or not definition.shared
+        return Turns(table.name, keeper_of(table.context)) if mine else None
 
     def find(self, name: str) -> LakeTable | None:
         """A table without a definition of its own: the reference's, or one of writers' catalogs."""

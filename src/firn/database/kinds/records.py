@@ -21,6 +21,7 @@ from firn.journal.definition import definition_key
 from firn.journal.generations import Generations
 from firn.journal.sequence import Ddl, TableState
 from firn.journal.writer.federation.federation import default_name
+from firn.keeping import Turns
 from firn.lake.results import DropReport
 from firn.records.definition.definition import (
     Index,
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 AnyRecordTable = RecordTable | RowTable
+
+KEPT = "record tables"
+"""The name under which a keeper reports all of them."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +179,14 @@ class RecordTables(TableKind[RecordOptions, RecordDefinition, AnyRecordTable]):
             f"{key} is missing, and the log of record tables has the table. Copy it back from a backup; or say what "
             f"it was by create_table({name!r}, kind='records', …), which raises TableExistsError and keeps the rows."
         )
+
+    def keeper(self, table: AnyRecordTable, *, named: bool) -> Turns | None:
+        """One for all tables, which share a log. Those with isolation="row" leave nothing behind."""
+        from firn.records.maintain.keep import RecordsKeeper
+
+        if isinstance(table, RowTable):
+            return None
+        return Turns(KEPT, RecordsKeeper(KEPT, self.session.store))
 
     def drop(self, definition: RecordDefinition, *, dry_run: bool = False) -> DropReport:
         """See `Database.drop_table`."""

@@ -126,6 +126,16 @@ class ManifestLayout:
         return self._below(_SSTS, "")
 
     @property
+    def compact_note_key(self) -> str:
+        """The note that says who compacts."""
+        return self._below(_FIRN, "work", "compact")
+
+    @property
+    def sweep_note_key(self) -> str:
+        """The note that says who has swept of late."""
+        return self._below(_FIRN, "work", "sweep")
+
+    @property
     def clock_key(self) -> str:
         return self._below(_FIRN, "clock")
 

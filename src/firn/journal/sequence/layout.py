@@ -51,6 +51,11 @@ class SequenceLayout:
     def clock_key(self) -> str:
         return key_below(self.prefix, "_firn", "clock")
 
+    @property
+    def sweep_note_key(self) -> str:
+        """The note that says who has swept of late."""
+        return key_below(self.prefix, "_firn", "work", "sweep")
+
     def record_key(self, number: int) -> str:
         return self.records_prefix + _digits(number)
 

@@ -66,11 +66,16 @@ TABLE_PROPERTIES = {
     "on_conflict": "aside",
     "delete_retention": "1d",
     "inline": None,
+    "maintain": None,
+    "fold_at": 64,
 }
 """Properties of the lake's own, with their defaults (None: not set); the journal's are durations."""
 
 MOST_INLINED = 1 << 20
 """Bytes that the property `inline` can be."""
+
+LEAST_FOLD_AT = 8
+"""Commits that the property `fold_at` must be."""
 
 _OF_ALL = (
     "firn",
@@ -86,7 +91,7 @@ _OF_ALL = (
 )
 _FIELDS = frozenset((*_OF_ALL, "key", "version_by"))
 
-LEADERLESS_ONLY = ("shared", "log_url")
+LEADERLESS_ONLY = ("shared", "log_url", "maintain", "fold_at")
 """Those that only a log of the table's own can have."""
 
 
@@ -156,6 +161,16 @@ class LakeDefinition:
         """Whether its properties ask for the feature `window`: many small logs are read, or somebody keeps it."""
         small = self.inline > 0 or self.properties.get("maintain") == "auto"
         return small and self.journal == "leaderless"
+
+    @property
+    def keeps_itself(self) -> bool:
+        """Whether processes that append to the table keep it."""
+        return bool(self.setting("maintain") == "auto") and self.journal == "leaderless" and not self.shared
+
+    @property
+    def fold_at(self) -> int:
+        """Commits with rows in their logs at which a keeper writes these into files."""
+        return int(self.setting("fold_at"))
 
     @property
     def delete_retention(self) -> float:
@@ -415,6 +430,16 @@ def check_properties(
             f"table property inline is {properties['inline']!r}, and shared is {properties['shared']!r}: the other "
             "programs that read the table don't find rows in logs, and would lose them. Leave inline out."
         )
+    if properties.get("maintain") == "auto" and properties.get("shared"):
+        raise InvalidInputError(
+            f"table property maintain is 'auto', and shared is {properties['shared']!r}: another program may "
+            "maintain the table. Leave maintain out; `firn keep` keeps the table where it is named."
+        )
+    if (fold_at := _whole(properties.get("fold_at"))) is None or fold_at < LEAST_FOLD_AT:
+        raise InvalidInputError(
+            f"table property fold_at is {properties['fold_at']!r}; it must be a whole number, {LEAST_FOLD_AT} or "
+            "more."
+        )
     for name in ("retention", "delete_retention"):
         if properties.get(name) is not None:
             parse_duration(properties[name])
@@ -437,9 +462,26 @@ def check_properties(
         "codec": (None, *CODECS),
         "write_distribution": ("auto", "none", "hash"),
         "shared": (None, "icedb"),
+        "maintain": (None, "none", "auto"),
     }
     for name, allowed in choices.items():
         if properties.get(name, allowed[0]) not in allowed:
             raise InvalidInputError(
                 f"table property {name} is {properties[name]!r}; it can be {' or '.join(map(repr, allowed))}."
             )
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number, as one or as its text; the least `fold_at` where there is none, None for anything else."""
+    if value is None:
+        return LEAST_FOLD_AT
+    return int(value) if str(value).isdecimal() else None
+
+
+def check_keeping(properties: Mapping[str, Any], table: str, bucket: Bucket) -> None:
+    """Refuse tables that can't keep themselves: their lock has to be in the bucket."""
+    if properties.get("maintain") == "auto" and not bucket.capabilities.conditional_put:
+        raise InvalidInputError(
+            f"{table}: the table property maintain is 'auto', and the store of its log has no conditional puts to "
+            "make a lock of. Leave maintain out; `table.keep()` of a connection with lock= keeps the table."
+        )

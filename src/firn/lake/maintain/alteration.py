@@ -32,7 +32,12 @@ from firn.journal.model import ColumnTypes, Snapshot
 from firn.journal.naming import free_name
 from firn.journal.typenames import quoted
 from firn.lake.context import LakeContext
-from firn.lake.definition.definition import LakeDefinition, check_properties, parse_bloom_filters
+from firn.lake.definition.definition import (
+    LakeDefinition,
+    check_keeping,
+    check_properties,
+    parse_bloom_filters,
+)
 from firn.lake.definition.order import split_order
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.write.sort import parse_order, sort_keys
@@ -228,6 +233,7 @@ class Planner:
 
     def _properties(self) -> None:
         asked = dict(self.asked.properties)
+        check_keeping(asked, self.table.name, getattr(self.table.journal, "log_bucket", self.table.bucket))
         if isinstance(blooms := parse_bloom_filters(asked.get("bloom_filters")), tuple) and blooms:
             asked["bloom_filters"] = [self.physical[self._after(name, "bloom_filters")] for name in blooms]
         plain = self.table.created.altered(self.snapshot.definition.only(PROPERTY, FEATURE))

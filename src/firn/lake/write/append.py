@@ -53,6 +53,8 @@ def append(
             if repeatable and attempt + 1 < ATTEMPTS:
                 continue  # rule 3: start over under new names
             raise
+        if table.definition.keeps_itself:
+            table.engines.appended(table)
         return _result(version, written.files)
     raise AssertionError("unreachable")
 

@@ -1,0 +1,202 @@
+"""The keeper of a process that appends: one thread for all its tables that keep themselves.
+
+It begins with the first append. A forked child has none until it appends itself.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from firn.concurrency.at_exit import END_S, ThreadedHandle, unclosed
+from firn.concurrency.background import Background
+from firn.concurrency.forked import after_fork
+from firn.keeping import rest_after
+from firn.lake.context import LakeContext
+from firn.lake.keep.policy import LOOK_CHANCE, OLDEST_MS
+from firn.lake.keep.table_keeper import TableKeeper
+from firn.runner import Engines
+
+FORGET_S = 600.0
+"""A table that nobody has appended to for so long is forgotten, with what is known of it."""
+
+
+@dataclass
+class _Kept:
+    """A table, and when it is to be looked at: None if nobody has appended since."""
+
+    keeper: TableKeeper
+    used: float
+    due: float | None = None
+    ended: bool = False
+    """Whether it is done with: its connection was closed, or an error won't go away."""
+
+
+class _Connection(ThreadedHandle):
+    """What the end of a connection, or of the process, ends: the keeping of its tables."""
+
+    def __init__(self, keeper: Keeper, owner: Engines) -> None:
+        self._keeper, self._owner = keeper, owner
+
+    @property
+    def owner(self) -> Engines:
+        return self._owner
+
+    def begin_closing(self) -> None:
+        self._keeper.forget(self._owner)
+
+    def close_within(self, seconds: float) -> None:
+        """A round that takes longer is left to its thread: it ends after the commit under way, or with the process,
+        and then leaves nothing visible."""
+        self._keeper.wait_for(self._owner, seconds)
+
+    def _orphaned(self) -> None:
+        """The child has a keeper of its own, once it appends."""
+
+
+class Keeper:
+    """Looks after the tables that this process appends to.
+
+    Args:
+        chance: gives numbers from 0 to 1.
+        threaded: False leaves calling `step` to the caller.
+    """
+
+    def __init__(
+        self,
+        *,
+        chance: Callable[[], float] = random.random,
+        monotonic: Callable[[], float] = time.monotonic,
+        threaded: bool = True,
+    ) -> None:
+        self._chance, self._monotonic, self._threaded = chance, monotonic, threaded
+        self._tables: dict[tuple[int, str], _Kept] = {}
+        self._connections: dict[int, _Connection] = {}
+        self._changed = threading.Condition()
+        self._busy: _Kept | None = None
+        self._thread: Background | None = None
+        self._stopped = False
+
+    def appended(self, table: LakeContext) -> None:
+        """Take note of an append: now and then, have a look at the table. No request."""
+        now, owner = self._monotonic(), table.engines
+        with self._changed:
+            if self._stopped or owner.closed:
+                return
+            kept = self._tables.get((id(owner), table.created.id))
+            if kept is None:
+                kept = _Kept(TableKeeper(table, chance=self._chance), now)
+                self._tables[id(owner), table.created.id] = kept
+                if id(owner) not in self._connections:
+                    self._connections[id(owner)] = connection = _Connection(self, owner)
+                    unclosed.add(connection)
+            kept.used = now
+            if self._chance() < LOOK_CHANCE:
+                self._look_at(kept, now)
+            elif kept.due is None and table.definition.inline:
+                self._look_at(kept, now + OLDEST_MS / 1000 * (1 + self._chance() / 4))
+
+    def _look_at(self, kept: _Kept, at: float) -> None:
+        if kept.ended or (kept.due is not None and kept.due <= at):
+            return
+        kept.due = at
+        if not self._threaded:
+            return
+        if self._thread is None or not self._thread.running:
+            self._thread = Background("firn-keeper", self.step, self._failed, first=0.0)
+        else:
+            self._thread.poke()
+
+    def step(self) -> float | None:
+        """Look at the table that has waited longest, if any is due; in how many seconds the next one is."""
+        now = self._monotonic()
+        with self._changed:
+            kept = self._next(now)
+            if kept is None:
+                return self._pause(now)
+            kept.due, self._busy = None, kept
+        rest: float | None = None
+        try:
+            kept.keeper.round(ended=lambda: kept.ended)
+            rest = kept.keeper.rest_s
+        except BaseException as error:
+            rest = rest_after(error, kept.keeper.table.name)
+            kept.ended |= rest is None
+        finally:
+            with self._changed:
+                self._busy = None
+                self._changed.notify_all()
+                if rest is not None and not kept.ended:
+                    kept.due = now + rest  # not sooner, whatever was appended meanwhile
+        return self._pause(self._monotonic())
+
+    def _next(self, now: float) -> _Kept | None:
+        due = [kept for kept in self._tables.values() if kept.due is not None and kept.due <= now]
+        return min(due, key=lambda kept: kept.due or 0.0, default=None)
+
+    def _pause(self, now: float) -> float | None:
+        with self._changed:
+            for name, kept in list(self._tables.items()):
+                if kept.due is None and not kept.ended and now - kept.used >= FORGET_S:
+                    del self._tables[name]
+            due = [kept.due for kept in self._tables.values() if kept.due is not None]
+        return max(0.0, min(due) - now) if due else None
+
+    def forget(self, owner: Engines) -> None:
+        """Begin no round of a connection's tables any more; one under way ends after its commit."""
+        with self._changed:
+            for name in [name for name in self._tables if name[0] == id(owner)]:
+                self._tables.pop(name).ended = True
+            self._connections.pop(id(owner), None)
+
+    def wait_for(self, owner: Engines, seconds: float) -> None:
+        """Wait until no round of a connection's tables is under way, or so long."""
+        if not self._is_own_thread():
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._busy is None or self._busy.keeper.table.engines is not owner, seconds
+                )
+
+    def stop(self, seconds: float = END_S) -> None:
+        """End for good: a round under way gets so many seconds."""
+        with self._changed:
+            self._stopped = True
+            for kept in self._tables.values():
+                kept.ended = True
+            self._tables.clear()
+            thread = self._thread
+        if thread is not None:
+            thread.stop(seconds)
+
+    def _is_own_thread(self) -> bool:
+        return threading.current_thread().name == "firn-keeper"
+
+    def _failed(self, error: BaseException) -> None:
+        rest_after(error, "tables")
+
+
+_keepers: list[Keeper] = []
+"""This process's, once it has one."""
+_making = threading.Lock()
+
+
+def appended(table: LakeContext) -> None:
+    """Take note of an append to a table that keeps itself. No request."""
+    with _making:
+        if not _keepers:
+            _keepers.append(Keeper())
+        keeper = _keepers[0]
+    keeper.appended(table)
+
+
+def _begin_anew() -> None:
+    """In a forked child, which has no thread, and no lock that its parent held."""
+    global _making
+    _making = threading.Lock()
+    _keepers.clear()
+
+
+after_fork(_begin_anew)
