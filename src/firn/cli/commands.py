@@ -12,7 +12,7 @@ from firn.cli.app import app
 from firn.cli.kind import shell_kind
 from firn.kinds import KINDS
 
-_NAMES = "demo.command sql.command read history write ingest maintain alter catalog look"
+_NAMES = "demo.command sql.command read history write ingest keep maintain alter catalog look"
 
 _MODULES = tuple(f"firn.cli.{name}" for name in _NAMES.split())
 
