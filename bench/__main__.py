@@ -51,6 +51,7 @@ PROGRAMS = (
     ),
     Program("streaming", True, ("--rows", "20000", "--seconds", "2")),
     Program("inlined", True, ("--commits", "50", "--more", "100", "--many", "300", "--rounds", "2")),
+    Program("keeping", False, ("--writers", "2", "--commits", "60", "--pause", "0.02", "--rounds", "1")),
     Program("bloom_pruning", False, ("--files", "40", "--rows", "500", "--lookups", "20", "--rounds", "1")),
     Program("keyed_lake", False, ("--rows", "50000", "--batches", "5", "--rounds", "2")),
     Program("keyed", False, ("--keys", "20000", "--samples", "500", "--rounds", "1")),

@@ -73,6 +73,12 @@ def test_first_answer(run):
     assert all(m["cpu_s"] > 0 for m in found.values())
 
 
+def test_keeping(run):
+    found = measures(run("keeping", "--writers", "2", "--commits", "100", "--pause", "0", "--rounds", "1"))
+    kept = next(m for (_, engine), m in found.items() if engine == "firn")
+    assert kept["live_most"] > 0 and {"folds", "lock_misses", "held_p50_ms", "bytes_ratio"} <= kept.keys()
+
+
 def test_inlined(run):
     found = measures(run("inlined", "--commits", "5", "--more", "6", "--many", "5", "--rounds", "1"))
     assert len(found) == 8 and all(m["seconds"] for m in found.values())
