@@ -13,6 +13,7 @@ from hypothesis import settings
 
 import firn
 from firn.degraded import forget_warnings
+from firn.lake.definition import definition
 
 # Before any library reads it, as ICU does once a process. An offset of half an hour, and summer time.
 os.environ["TZ"] = os.environ.get("FIRN_TEST_ZONE", "America/St_Johns")
@@ -22,6 +23,18 @@ settings.register_profile("firn", deadline=None)
 settings.load_profile("firn")
 
 SPARK = Path(__file__).parent / "spark"
+
+NEW_TABLES = dict(definition.NEW_TABLES)
+# Most tests count files, logs and requests: their tables have rows in logs, and a keeper, if they ask for these. The
+# documentation's examples, programs, and tests that are marked `new_tables` have what users have.
+definition.NEW_TABLES.clear()
+
+
+@pytest.fixture(autouse=True)
+def new_tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `create_table` adds by itself, for tests that are marked so."""
+    if request.node.get_closest_marker("new_tables") is not None:
+        monkeypatch.setattr(definition, "NEW_TABLES", NEW_TABLES)
 
 
 @pytest.fixture(autouse=True)

@@ -60,3 +60,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, servers: Callable[[str
 @pytest.fixture
 def bucket(place: Place) -> Bucket:
     return place.open()
+
+
+@pytest.fixture(params=["directory", pytest.param("s3-versitygw", marks=pytest.mark.stores)])
+def shared(request: pytest.FixtureRequest, tmp_path: Path, servers: Callable[[str], Server]) -> Place:
+    """A store that several processes can share."""
+    if request.param == "directory":
+        return Place("directory", str(tmp_path / "bucket"), {})
+    server = servers(request.param)
+    return Place(request.param, server.new_bucket(), server.options, server.seen)

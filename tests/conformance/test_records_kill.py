@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,18 +22,8 @@ from firn.records.write import transaction
 from firn.records.write.transaction import begin
 from simulation.records_clients import SHIFTS, Session
 from stores.places import Place
-from stores.servers import Server
 
 pytestmark = pytest.mark.long
-
-
-@pytest.fixture(params=["directory", pytest.param("s3-versitygw", marks=pytest.mark.stores)])
-def shared(request: pytest.FixtureRequest, tmp_path: Path, servers: Callable[[str], Server]) -> Place:
-    """A store that several processes can share."""
-    if request.param == "directory":
-        return Place("directory", str(tmp_path / "bucket"), {})
-    server = servers(request.param)
-    return Place(request.param, server.new_bucket(), server.options, server.seen)
 
 
 def test_what_processes_saw_that_were_killed(shared: Place) -> None:

@@ -12,6 +12,7 @@ from firn.journal.leaderless.format.settings import PROPERTIES, LeaderlessSettin
 from firn.journal.writer.settings import PROPERTIES as WRITER_PROPERTIES
 from firn.journal.writer.settings import WriterSettings
 from firn.keyed.definition.settings import KEYED_PROPERTIES
+from firn.lake.definition import definition
 from firn.lake.definition.definition import TABLE_PROPERTIES
 from firn.lake.write.write import WriteSpec
 from firn.records.definition.settings import RECORD_PROPERTIES
@@ -44,9 +45,13 @@ def test_times_of_the_protocol(name):
     assert shown * 1000 == getattr(LeaderlessSettings(), PROPERTIES[name])
 
 
+@pytest.mark.new_tables
 @pytest.mark.parametrize("name", sorted(TABLE_PROPERTIES))
 def test_defaults_of_the_lake(name):
-    shown = ROWS[name].strip('`"')
+    shown, _, of_new_tables = (
+        part.strip(' `"') for part in ROWS[name].removesuffix(" in new tables").partition(";")
+    )
+    assert of_new_tables == definition.NEW_TABLES.get(name, "")
     default = TABLE_PROPERTIES[name]
     if default is None and name in WriteSpec.__dataclass_fields__:
         default = WriteSpec.__dataclass_fields__[name].default  # not set means what the writer does

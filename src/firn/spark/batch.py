@@ -22,7 +22,7 @@ from firn.errors import FirnError, InvalidInputError, SchemaConflictError
 from firn.journal.model import ColumnTypes, Commit, DataFile, Namer
 from firn.journal.naming import PLAIN, Naming
 from firn.lake.table import LakeTable
-from firn.lake.write.append import agreed_columns
+from firn.lake.write.append import agreed_columns, publish
 from firn.lake.write.write import WriteSpec, write_batches
 from firn.reads import TableRead
 from firn.spark.frames import handed_over, packed
@@ -196,7 +196,8 @@ def commit_files(table: LakeTable, written: WrittenFiles, *, overwrite: bool, ba
     ticket = table.journal.begin_append(written.namer)
     ticket.backdate(time.time_ns() / 1e9 - written.began_ms / 1000)
     if not overwrite:
-        ticket.commit(replace(written.commit("append"), batch_id=batch_id, clocked=clocked))
+        commit = replace(written.commit("append"), batch_id=batch_id, clocked=clocked)
+        publish(table.context, ticket, commit)
         return
     with table.journal.exclusive("overwrite") as session:
         ticket.check_age()

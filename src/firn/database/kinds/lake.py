@@ -43,6 +43,7 @@ from firn.lake.definition.definition import (
     check_keeping,
     check_properties,
     create_definition,
+    for_new_table,
     read_times,
 )
 from firn.lake.definition.keys import parse_key
@@ -133,7 +134,7 @@ class LakeTables(TableKind[LakeOptions, LakeDefinition, LakeTable]):
     def create(self, definition: LakeDefinition, vacant: Vacant) -> LakeTable:
         """Make a table. See `Database.create_table`."""
         if definition.journal == "writer":
-            return self.writers().define(definition)
+            return self.writers().define(for_new_table(definition, conditional_put=True))
         name = definition.name
         prefix = key_below(self.prefix, name)
         generation = vacant.generation(self.generations)
@@ -155,6 +156,9 @@ class LakeTables(TableKind[LakeOptions, LakeDefinition, LakeTable]):
             if not definition.properties.get("shared") and not any(log.nonce for log in logs):
                 definition = shared(definition)
             generation = found
+        else:
+            fenced = self._log_place(definition)[0].capabilities.conditional_put
+            definition = for_new_table(definition, conditional_put=fenced)
         definition = replace(definition, generation=generation)
         return self.open(create_definition(self.bucket, prefix, definition, over=vacant.over))
 

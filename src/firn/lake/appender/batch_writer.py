@@ -10,7 +10,7 @@ from firn.errors import AppendExpiredError, FirnError, InvalidInputError, Outcom
 from firn.journal.model import AppendTicket, ColumnTypes, Namer
 from firn.lake.appender.batches import Batch, Row, grouped
 from firn.lake.context import LakeContext
-from firn.lake.write.append import check_rows, commit_of, write
+from firn.lake.write.append import check_rows, commit_of, publish, write
 from firn.names import fold
 
 RETRIED = (StoreError, OutcomeUnknownError, AppendExpiredError)
@@ -85,7 +85,7 @@ class BatchWriter:
                 raise
             raise _StartOver from None
         try:
-            return ticket.commit(commit_of(table, written, batch_id=batch.id))
+            return publish(table, ticket, commit_of(table, written, batch_id=batch.id))
         except OutcomeUnknownError as error:
             if (version := self._settled(ticket, error)) is None:
                 raise _StartOver from None

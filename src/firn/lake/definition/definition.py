@@ -71,6 +71,9 @@ TABLE_PROPERTIES = {
 }
 """Properties of the lake's own, with their defaults (None: not set); the journal's are durations."""
 
+NEW_TABLES: dict[str, Any] = {"inline": "64KB", "maintain": "auto"}
+"""What new tables get of these properties if nobody says otherwise; absent, a property has the default above."""
+
 MOST_INLINED = 1 << 20
 """Bytes that the property `inline` can be."""
 
@@ -476,6 +479,17 @@ def _whole(value: Any) -> int | None:
     if value is None:
         return LEAST_FOLD_AT
     return int(value) if str(value).isdecimal() else None
+
+
+def for_new_table(definition: LakeDefinition, *, conditional_put: bool) -> LakeDefinition:
+    """With the properties that suit new tables. Others maintain one that is shared; writers fold their catalogs
+    anyway; and without a lock in the bucket a table can't keep itself."""
+    if definition.shared:
+        return definition
+    alone = conditional_put and definition.journal == "leaderless"
+    defaults = {name: value for name, value in NEW_TABLES.items() if alone or name != "maintain"}
+    found = replace(definition, properties={**defaults, **definition.properties})
+    return replace(found, windowed=found.needs_window)
 
 
 def check_keeping(properties: Mapping[str, Any], table: str, bucket: Bucket) -> None:

@@ -15,7 +15,7 @@ from firn.arrow.texts import checked, unchecked
 from firn.arrow.types import columns_of, conform
 from firn.errors import AppendExpiredError, InvalidInputError, SchemaConflictError, UnsupportedError
 from firn.journal.columns import check_new_names, evolve, of_text
-from firn.journal.model import ColumnTypes, Commit, DataFile, KnownColumns, Namer, Snapshot
+from firn.journal.model import AppendTicket, ColumnTypes, Commit, DataFile, KnownColumns, Namer, Snapshot
 from firn.lake.context import LakeContext, Written
 from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import check_columns
@@ -48,15 +48,21 @@ def append(
             return AppendResult(table.journal.snapshot().version, 0, 0, 0)
         commit = commit_of(table, written, batch_id=batch_id, summary=summary)
         try:
-            version = ticket.commit(commit)
+            version = publish(table, ticket, commit)
         except AppendExpiredError:
             if repeatable and attempt + 1 < ATTEMPTS:
                 continue  # rule 3: start over under new names
             raise
-        if table.definition.keeps_itself:
-            table.engines.appended(table)
         return _result(version, written.files)
     raise AssertionError("unreachable")
+
+
+def publish(table: LakeContext, ticket: AppendTicket, commit: Commit) -> str:
+    """Commit an append; the version. The table's keeper, if it has one here, takes note of it."""
+    version = ticket.commit(commit)
+    if table.definition.keeps_itself:
+        table.engines.appended(table)
+    return version
 
 
 def commit_of(
