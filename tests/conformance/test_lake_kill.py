@@ -24,7 +24,7 @@ import json, sys
 import firn
 
 who, options = sys.argv[2], json.loads(sys.argv[3])
-with firn.connect(sys.argv[1], **options).table("t").appender(seconds=0.02, rows=20) as out:
+with firn.connect(sys.argv[1], options=options).table("t").appender(seconds=0.02, rows=20) as out:
     for n in range(1_000_000):
         out.add({"who": who, "n": n})
         if n % 7 == 6:
@@ -40,7 +40,7 @@ def tell(report):
     if report.folds or report.files_merged:
         print(report, flush=True)
 
-firn.connect(sys.argv[1], **json.loads(sys.argv[3])).keep(interval="0.05s..0.2s", tell=tell)
+firn.connect(sys.argv[1], options=json.loads(sys.argv[3])).keep(interval="0.05s..0.2s", tell=tell)
 """
 
 MANY = """
@@ -48,7 +48,7 @@ import json, sys, threading
 import firn
 
 def work(who):
-    db = firn.connect(sys.argv[1], **json.loads(sys.argv[3]))
+    db = firn.connect(sys.argv[1], options=json.loads(sys.argv[3]))
     table = db.table("t")
     before = db.bucket.counters.put
     for n in range(10):
@@ -64,7 +64,7 @@ print(json.dumps(puts), flush=True)
 
 
 def connect(place: Place) -> firn.Database:
-    return firn.connect(place.url, **place.options)
+    return firn.connect(place.url, options=place.options)
 
 
 def run(code: str, place: Place, who: str) -> subprocess.Popen[str]:
