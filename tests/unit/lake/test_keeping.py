@@ -322,6 +322,18 @@ def test_a_keeper_at_rest_costs_a_list(db: firn.Database) -> None:
         assert (taken["list"], sum(taken[verb] for verb in ("get", "put", "head", "delete"))) == (1, 0)
 
 
+def test_a_keeper_looks_behind_what_others_have_folded(db: firn.Database) -> None:
+    table = db.create_table("t", properties=FOLDED)
+    append(table, 8)
+    others = Memory()
+    fold(db.table("t").context, others)
+    append(table, 2, 8)
+    keeper = TableKeeper(table.context)
+    assert keeper.look().logs == 2
+    assert others.known is not None and keeper.memory.counted == others.known.newest
+    assert keeper.look().logs == 2
+
+
 def test_old_rows_are_folded_however_few() -> None:
     table = sim_table(SimStore().bucket())
     clock = table.bucket.clock  # type: ignore[attr-defined]

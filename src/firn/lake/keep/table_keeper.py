@@ -108,7 +108,9 @@ class TableKeeper:
         memory, known = self.memory, self.memory.known
         if known is not None and known.newest < memory.counted:
             known = None
-        return waiting(self._journal.loader, memory.counted, known)
+        seen = waiting(self._journal.loader, memory.counted, known)
+        memory.counted = max(memory.counted, seen.newest)  # the next LIST begins there
+        return seen
 
     def _fold(self, force: bool, ended: Callable[[], bool]) -> KeepReport:
         """Fold, if that is due; then what only all logs show."""

@@ -102,11 +102,12 @@ def newer(loader: LogLoader, known: KnownLog) -> Loaded | None:
 @dataclass(frozen=True)
 class Waiting:
     """Append logs that no maintenance log is known to replace, as a LIST shows them: how many, their bytes, and the
-    time of the oldest. `last` is the newest log of all."""
+    time of the oldest. `newest` is the newest maintenance log that is known, and `last` the newest log of all."""
 
     logs: int = 0
     bytes: int = 0
     oldest_ms: int = 0
+    newest: str = ""
     last: str = ""
 
 
@@ -134,7 +135,7 @@ def waiting(loader: LogLoader, newest: str, known: KnownLog | None = None) -> Wa
     else:
         found = {name: info for name, info in names.items() if name > newest}
     oldest = min((int(name.partition("_")[0]) for name in found), default=0)
-    return Waiting(len(found), sum(info.size for info in found.values()), oldest, last)
+    return Waiting(len(found), sum(info.size for info in found.values()), oldest, newest, last)
 
 
 def _without_rows(log: Log) -> Log:
