@@ -55,6 +55,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "firn.journal.model.DataFile",
             "firn.journal.model.CommitInfo",
             "firn.journal.model.SweepReport",
+            "firn.keeping.KeepReport",
         ),
     ),
     "keyed": (

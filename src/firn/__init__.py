@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from firn.journal.writer.maintain.prune import PruneReport
     from firn.journal.writer.rebuild.rebuild import RebuildReport
     from firn.journal.writer.unclaimed.repair import RepairReport
+    from firn.keeping import KeepReport
     from firn.keyed.maintain.checkpoints import Checkpoint
     from firn.keyed.maintain.compaction import CompactionReport
     from firn.keyed.read.changes import Changes
@@ -140,6 +141,7 @@ __all__ = [
     "Index",
     "IndexInfo",
     "InvalidInputError",
+    "KeepReport",
     "KeyedReader",
     "KeyedScan",
     "KeyedTable",
@@ -207,6 +209,7 @@ _MODULES = (
     "firn.journal.writer.maintain.prune",
     "firn.journal.writer.rebuild.rebuild",
     "firn.journal.writer.unclaimed.repair",
+    "firn.keeping",
     "firn.keyed.write.batch",
     "firn.keyed.load.bulk_load",
     "firn.keyed.read.changes",

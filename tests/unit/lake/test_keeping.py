@@ -14,6 +14,7 @@ import pytest
 import firn
 from firn.concurrency.at_exit import close_of
 from firn.errors import AccessDeniedError, CorruptObjectError, InvalidInputError, StoreUnavailableError
+from firn.inspect.report.report import render_report
 from firn.journal.leaderless import LeaderlessJournal, LeaderlessSettings
 from firn.journal.leaderless.maintain import session as sessions
 from firn.journal.leaderless.maintain import work_note
@@ -540,6 +541,19 @@ def test_closing_waits_for_the_round_under_way(db: firn.Database, own_keeper: Ke
     close_of(db.engines)
     assert seen == [10]
     thread.join()
+
+
+def test_a_report_tells_of_keepers_and_of_damage_that_ends_their_work(db: firn.Database) -> None:
+    table = db.create_table("t", properties={**KEPT, "fold_at": 1000})
+    assert "none yet" in str(render_report(db))
+    append(table, 10)
+    TableKeeper(table.context).round(force=True)
+    shown = str(render_report(db))
+    assert "last fold by a keeper" in shown and "none yet" not in shown
+    append(table, 1, 10)
+    log = db.bucket.list("t/_log/").objects[-1].key
+    db.bucket.put(log, b"{")
+    assert log.rpartition("/")[2] in str(render_report(db))
 
 
 # -- properties

@@ -40,6 +40,9 @@ def lake_section(table: LakeTable) -> Section:
     if waiting := [f for f in facts.snapshot.files if f.inlined is not None]:
         rows = sum(f.rows or 0 for f in waiting)
         numbers["rows still in the log"] = f"{rows:,}, of {len(waiting):,} commits"
+    folds = [p.commit.time for p in facts.points if p.commit.op == "fold"]
+    if folds or table.context.definition.keeps_itself:
+        numbers["last fold by a keeper"] = f"{folds[-1]:%Y-%m-%d %H:%M:%S} UTC" if folds else "none yet"
     panels = []
     if len(facts.points) > 1:
         panels.append(panel("Rows and files over time", history_chart(facts.points)))
