@@ -107,9 +107,14 @@ def catch_up(fresh: float, lacking: float, listed: float, *, writes: bool) -> Re
 
 
 def fold(commits: float, listed: float, *, inline: bool) -> Requests:
-    """Commits since the last fold into a file of one partition. A log of several pages is listed twice."""
-    each, beside = (1, 3) if inline else (2, 4)
-    return Requests(get=each * commits + beside, put=6, list=_passes(listed))
+    """Commits since the last fold into a file of one partition.
+
+    A keeper lists what came since the fold before the last: to see that it is time, under the lock, and once more
+    before it gives the lock back. A merge of files lists a log of several pages twice.
+    """
+    if inline:
+        return Requests(get=commits + 1, put=6, list=2 * pages(2 * commits + 1) + 1)
+    return Requests(get=2 * commits + 4, put=6, list=_passes(listed))
 
 
 def merge(files: float, listed: float) -> Requests:
@@ -126,7 +131,7 @@ def sweep(objects: float, listed: float, files: float, *, inline: bool) -> Reque
     """Deletes so many objects, of so many logs and data files that are listed. The checkpoint, if there is one, is
     written anew."""
     if inline:
-        return Requests(get=6, put=7, list=pages(listed) + pages(files) + 2, delete=objects)
+        return Requests(get=5, put=7, list=pages(listed) + pages(files) + 2, delete=objects)
     return Requests(get=4, put=6, list=_passes(listed) + pages(files) + 1, delete=objects)
 
 

@@ -199,7 +199,9 @@ def _prices() -> str:
         lines.append(f"{what:44}" + "".join(f"{after[verb] - before[verb]:7}" for verb in verbs))
 
     rows = [{"k": k, "n": n} for k in (1, 2) for n in range(10)]
-    table = firn.connect(name).create_table("t", partition_by=["k"])
+    table = firn.connect(name).create_table(
+        "t", partition_by=["k"], properties={"inline": 0, "maintain": "none"}
+    )
     charge("append 2 files, the first of a process", table, lambda: table.append(rows))
     charge("append 2 files", table, lambda: table.append(rows))
     charge("append 2 files with a batch id", table, lambda: table.append(rows, batch_id="b"))
@@ -224,7 +226,7 @@ def _prices() -> str:
     table = opened()
     charge("open the table with the checkpoint", table, table.snapshot)
     table = firn.connect(f"{name}/inline").create_table(
-        "t", partition_by=["k"], properties={"inline": "64KB"}
+        "t", partition_by=["k"], properties={"inline": "64KB", "maintain": "none"}
     )
     charge("append 20 rows to the log, the first", table, lambda: table.append(rows))
     charge("append 20 rows to the log", table, lambda: table.append(rows))

@@ -10,6 +10,7 @@ import pytest
 
 import firn
 from advice import Advice, advises
+from firn.journal.inlined import InlinedRows
 from firn.journal.writer.commit.commit import Handle
 from firn.journal.writer.commit.local_writer import PendingCommit
 from firn.journal.writer.format.actions import Add, Define, Remove
@@ -17,7 +18,6 @@ from firn.journal.writer.format.footers import read_pairs
 from firn.journal.writer.format.marker import decode_marker
 from firn.journal.writer.format.messages import encode_checkpoint, encode_transaction
 from firn.journal.writer.format.metadata import read_metadata
-from firn.journal.writer.format.rows import CatalogRows
 from firn.journal.writer.history.checkpoint import add_checkpoint
 from firn.journal.writer.history.history import History
 from firn.journal.writer.unclaimed.repair import repair
@@ -596,12 +596,12 @@ def test_rows_that_cant_be_decoded_are_copied_back(tmp_path: Path) -> None:
     bad = []
     for action in transaction.actions:
         if isinstance(action, Add):
-            rows = CatalogRows(action.columns, b'{"n":2}', 1)
+            rows = InlinedRows.of_body(dict(action.columns), b'{"n":2}', 1, "")
             file = action.file._replace(size=7, extra={"rows": 1, "inlined": rows})
             action = replace(action, file=file)
         bad.append(action)
     db.bucket.put(key, encode_transaction(replace(transaction, actions=bad)))
-    with advises("Copy the object back from a backup.", names=key):
+    with advises("Copy it back from a backup or an older object version", names=key):
         database(tmp_path, "b").table("cpu").scan().to_arrow()
     db.bucket.put(key, sound)
     assert database(tmp_path, "b").table("cpu").scan().count() == 1

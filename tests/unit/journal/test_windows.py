@@ -18,9 +18,10 @@ from firn.journal.leaderless.format.layout import TableLayout
 from firn.journal.leaderless.replay import checkpoint
 from firn.journal.leaderless.replay.checkpoint import Basis
 from firn.journal.leaderless.replay.checkpoint_writer import write_if_behind
+from firn.journal.model import Commit
 from firn.testing import SimStore
-from regressions.journals import append, journal_on, merge, pass_time, rows
-from simulation.leaderless_table import PREFIX, SETTINGS, journal_of
+from regressions.journals import Before, append, journal_on, merge, pass_time, rows
+from simulation.leaderless_table import PREFIX, SETTINGS, inlined_rows, journal_of
 
 LAYOUT = TableLayout(PREFIX, PREFIX)
 EXPECTED = [*range(160), 1000]
@@ -138,8 +139,8 @@ def test_appenders_write_it_where_nobody_else_does() -> None:
         append(other, [200 + i])
     pass_time(journal, 11)
     written = threading.Event()
-    put = journal.log_bucket.put
-    journal.log_bucket.put = lambda *args, **more: (put(*args, **more), written.set())[0]  # type: ignore[method-assign]
+    put = journal.log_bucket.put_if_match
+    journal.log_bucket.put_if_match = lambda *args, **more: (put(*args, **more), written.set())[0]  # type: ignore[method-assign]
     journal.known()
     assert written.wait(60)
     held = checkpoint.read(journal.log_bucket, LAYOUT).basis
@@ -219,6 +220,30 @@ def test_an_early_sweep_keeps_what_says_that_logs_are_dead(db: firn.Database) ->
     table.sweep(older_than="0s")
     assert table.scan().count() == 100
     assert not check(db, "t").findings
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_sweep_leaves_no_row_in_a_checkpoint_that_is_being_written(first: bool) -> None:
+    store = SimStore()
+    swept = journal_on(store, "swept", windowed=True)
+    inlined = swept.begin_append()
+    inlined.commit(Commit("append", [inlined_rows([7_654_321], {"id": "BIGINT"})], columns={"id": "BIGINT"}))
+    append(swept, [1])
+    if not first:
+        swept.checkpoint()
+
+    def erase() -> None:
+        with swept.exclusive("remove") as session:
+            gone = [file.path for file in session.snapshot.files if file.inlined is not None]
+            session.publish(Commit("remove", [], gone))
+        swept.sweep(grace_ms=0, orphan_age_ms=None, margin=False, dry_run=False)
+
+    plan = Before(lambda call: call.verb.startswith("put") and "checkpoint" in call.key, erase)
+    journal_on(store, "writer", plan=plan, windowed=True).checkpoint()
+    assert plan.done
+    for body in checkpoint.read(swept.log_bucket, LAYOUT).bodies.values():
+        assert b"7654321" not in body
+    assert rows(journal_on(store, "fresh", windowed=True)) == [1]
 
 
 def test_fsck_finds_a_checkpoint_that_passes_over_a_log(db: firn.Database) -> None:

@@ -94,6 +94,7 @@ def newer(loader: LogLoader, known: KnownLog) -> Loaded | None:
             return None
     if not known.counts(loader):
         return None
+    loader.hold(attempt.logs, listed)
     older = [_without_rows(log) for log in below]
     told = {log.name: known.listed[log.name] for log in older}
     return Loaded((*older, *attempt.logs.values()), {**told, **listed}, at_ms)

@@ -88,9 +88,9 @@ def sweep(
 
 def _forget_bodies(table: TableLog) -> None:
     """Write the log checkpoint anew, if there is one, without the bodies of logs that are gone: deleted rows may
-    stand in them. If that fails, delete it."""
+    stand in them. If that fails, delete it. Where views build on it somebody may just be writing the first one."""
     bucket, key = table.log_bucket, table.layout.checkpoint_key
-    if find(bucket, key) is None:
+    if not table.windowed and find(bucket, key) is None:
         return
     try:
         write_checkpoint(table, whole=True)

@@ -16,7 +16,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +24,8 @@ import orjson
 import pyarrow as pa
 
 from firn.bucket.base import Bucket, ObjectInfo
-from firn.errors import CorruptObjectError, ObjectNotFoundError
+from firn.bucket.presence import find
+from firn.errors import CorruptObjectError
 from firn.journal.leaderless.format.layout import TableLayout
 
 MAGIC_OF_ALL = b"FIRNCKP1"  # frozen: of tables without the feature `window`
@@ -72,10 +73,11 @@ class Basis:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A decoded checkpoint. One of version 1 is no basis."""
+    """A decoded checkpoint, and the ETag of its object, None if there is none. One of version 1 is no basis."""
 
     bodies: Bodies = field(default_factory=dict)
     basis: Basis | None = None
+    etag: str | None = None
 
 
 def encode(basis: Basis, bodies: Iterable[bytes]) -> bytes:
@@ -156,7 +158,10 @@ def _basis(index: Mapping[str, Any], log_prefix: str) -> Basis:
 def read(bucket: Bucket, layout: TableLayout) -> Checkpoint:
     """The table's checkpoint; an empty one where it is missing or damaged. 1 GET."""
     key = layout.checkpoint_key
-    try:
-        return decode(bucket.get(key).data, where=bucket.uri(key), log_prefix=layout.log_prefix)
-    except (ObjectNotFoundError, CorruptObjectError):
+    if (blob := find(bucket, key)) is None:
         return Checkpoint()
+    try:
+        found = decode(blob.data, where=bucket.uri(key), log_prefix=layout.log_prefix)
+    except CorruptObjectError:
+        found = Checkpoint()
+    return replace(found, etag=blob.info.etag)

@@ -1,15 +1,16 @@
-"""Writes the log checkpoint: without a lock, by a plain PUT. One that lands late costs GETs, no rows."""
+"""Writes the log checkpoint: without a lock. One that lands late costs GETs, no rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from firn.bucket.base import ObjectInfo
-from firn.errors import StoreUnavailableError
+from firn.errors import ObjectChangedError, ObjectExistsError, StoreUnavailableError
 from firn.journal.leaderless.format.codec import decode_many
 from firn.journal.leaderless.format.layout import parse_log_name
 from firn.journal.leaderless.replay import checkpoint
-from firn.journal.leaderless.replay.checkpoint import Basis, Bodies
+from firn.journal.leaderless.replay.checkpoint import Basis, Bodies, Checkpoint
+from firn.journal.leaderless.replay.loader import Loaded
 from firn.journal.leaderless.replay.replay import definition_in
 from firn.journal.leaderless.replay.table_log import TableLog
 
@@ -21,21 +22,42 @@ MAX_ATTEMPTS = 10
 def write_checkpoint(table: TableLog, *, whole: bool = False) -> int:
     """Store what a new reader needs of the log in one object. The number of logs covered.
 
-    It holds bytes, not decoded logs, so that it keeps the additions of later versions. Cost: that of a view, 1 GET
-    each of the last checkpoint and of a log that isn't in it, 1 PUT. `whole`: of a view that lists everything.
+    It holds bytes, not decoded logs, so that it keeps the additions of later versions. It replaces exactly the one
+    that it has read: else it could bring rows back that a sweep has just left out. If somebody else was faster,
+    theirs stays. Cost: that of a view, 1 GET each of the last checkpoint and of a log that isn't in it, 1 PUT.
+
+    Args:
+        whole: of a view that lists everything, and in the place of any other.
     """
-    data, count = (None, 0) if table.windowed else _of_all(table)
-    attempt = 0
-    while data is None:  # else the log doesn't say either that views may build on earlier ones
-        if attempt == MAX_ATTEMPTS:
-            raise StoreUnavailableError(
-                f"{table.log_bucket.uri(table.layout.log_prefix)} changed {MAX_ATTEMPTS} times while its checkpoint "
-                "was written. Is cleanup run in a loop? Retry."
-            )
-        data, count = _of_basis(table, whole=whole or attempt > 0)
-        attempt += 1
-    table.log_bucket.put(table.layout.checkpoint_key, data)
-    return count
+    for attempt in range(MAX_ATTEMPTS):
+        before = checkpoint.read(table.log_bucket, table.layout) if not table.windowed else None
+        found = None if before is None else _of_all(table, before)
+        if found is None:  # the log says as well that views may build on earlier ones
+            loaded, _ = table.view(whole=whole or attempt > 0)
+            before = checkpoint.read(table.log_bucket, table.layout)
+            found = _of_view(table, loaded, before)
+        assert before is not None
+        if found is not None and (_stored(table, found[0], before.etag) or not whole):
+            return found[1]
+    raise StoreUnavailableError(
+        f"{table.log_bucket.uri(table.layout.log_prefix)} changed {MAX_ATTEMPTS} times while its checkpoint was "
+        "written. Is cleanup run in a loop? Retry."
+    )
+
+
+def _stored(table: TableLog, data: bytes, etag: str | None) -> bool:
+    """Whether the checkpoint was put in place of that version, None for where there was none."""
+    bucket, key = table.log_bucket, table.layout.checkpoint_key
+    try:
+        if not bucket.capabilities.conditional_put:
+            bucket.put(key, data)
+        elif etag is None:
+            bucket.put_if_absent(key, data)
+        else:
+            bucket.put_if_match(key, data, etag)
+    except (ObjectChangedError, ObjectExistsError):
+        return False
+    return True
 
 
 def write_if_behind(table: TableLog) -> bool:
@@ -51,42 +73,42 @@ def write_if_behind(table: TableLog) -> bool:
     return True
 
 
-def _of_basis(table: TableLog, *, whole: bool) -> tuple[bytes | None, int]:
+def _of_view(table: TableLog, loaded: Loaded, before: Checkpoint) -> tuple[bytes, int] | None:
     """The bytes of a checkpoint of what no log replaces, and how many logs that are. None if one of them was changed
     or deleted meanwhile."""
-    loaded, _ = table.view(whole=whole)
     window = table.window()
     basis = None
     if window is not None:
         live = (log.name for log in loaded.logs)
         basis = Basis.of(loaded.at_ms, window.width_ms, loaded.listed, live)
     if basis is None:  # names don't sort by time
-        return _packed_all(_fetched(table, list(loaded.listed.values())))
-    bodies = _fetched(table, list(basis.logs.values()))
+        return _packed_all(_fetched(table, list(loaded.listed.values()), before))
+    bodies = _fetched(table, list(basis.logs.values()), before)
     if len(bodies) < len(basis.logs):
-        return None, 0
+        return None
     return checkpoint.encode(basis, bodies.values()), len(bodies)
 
 
-def _of_all(table: TableLog) -> tuple[bytes | None, int]:
+def _of_all(table: TableLog, before: Checkpoint) -> tuple[bytes, int] | None:
     """The bytes of a checkpoint of every log. None if they say that the table has a window."""
     prefix = table.layout.log_prefix
     listing = table.log_bucket.list(prefix).objects
     infos = [info for info in listing if parse_log_name(info.key[len(prefix) :]) is not None]
-    bodies = _fetched(table, infos)
+    bodies = _fetched(table, infos, before)
     maintenance = [(key, body, key) for (key, _), body in bodies.items() if "_m_" in key]
     table.learn(definition_in(decode_many(maintenance)))
-    return (None, 0) if table.windowed else _packed_all(bodies)
+    return None if table.windowed else _packed_all(bodies)
 
 
 def _packed_all(bodies: Bodies) -> tuple[bytes, int]:
     return checkpoint.encode_all((name, etag, body) for (name, etag), body in bodies.items()), len(bodies)
 
 
-def _fetched(table: TableLog, infos: Sequence[ObjectInfo]) -> dict[tuple[str, str], bytes]:
+def _fetched(
+    table: TableLog, infos: Sequence[ObjectInfo], before: Checkpoint
+) -> dict[tuple[str, str], bytes]:
     """(name, etag) → the bytes of these logs, in their order; of those that are still the same."""
-    bucket, name_of = table.log_bucket, table.layout.log_name
-    have = checkpoint.read(bucket, table.layout).bodies
+    bucket, name_of, have = table.log_bucket, table.layout.log_name, before.bodies
     found = {(name_of(info.key), info.etag): have.get((name_of(info.key), info.etag)) for info in infos}
     missing = [info for info in infos if found[name_of(info.key), info.etag] is None]
     for info, blob in zip(missing, bucket.get_many([info.key for info in missing]), strict=True):

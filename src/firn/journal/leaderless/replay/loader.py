@@ -217,6 +217,12 @@ class LogLoader:
         after = self.layout.log_key(start)[:-1] if start else None
         return self.bucket.list(self.layout.log_prefix, after=after)
 
+    def hold(self, logs: Mapping[str, Log], listed: Mapping[str, ObjectInfo]) -> None:
+        """Keep logs that somebody has read beside, until everything is listed again: maintenance will ask for them."""
+        with self._mutex:
+            self._kept |= logs.keys()
+            self._cache = self._cache | {(name, listed[name].etag): log for name, log in logs.items()}
+
     def _remember(self, logs: Mapping[str, Log], listed: Mapping[str, ObjectInfo], *, whole: bool) -> None:
         """Keep these logs and what else was listed. Logs that maintenance has read, which a view that isn't `whole`
         doesn't list, stay until there is one."""
