@@ -218,7 +218,7 @@ class LogLoader:
         return self.bucket.list(self.layout.log_prefix, after=after)
 
     def hold(self, logs: Mapping[str, Log], listed: Mapping[str, ObjectInfo]) -> None:
-        """Keep logs that somebody has read beside, until everything is listed again: maintenance will ask for them."""
+        """Keep logs that were read beside, until everything is listed again: maintenance will ask for them."""
         with self._mutex:
             self._kept |= logs.keys()
             self._cache = self._cache | {(name, listed[name].etag): log for name, log in logs.items()}
