@@ -38,7 +38,7 @@ def no_window(patch: pytest.MonkeyPatch) -> None:
 
 
 def build_on_any_view(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LogLoader, "_may_build_on", lambda self, basis, window: True)
+    patch.setattr(LogLoader, "_may_build_on", lambda self, basis: True)
 
 
 def look_at_the_age_before_the_list(patch: pytest.MonkeyPatch) -> None:

@@ -158,6 +158,17 @@ def times_between(
     return [*found, present_ms] if last_time(definition, property) <= end_ms else found
 
 
+def times_since(definition: Entries, property: str, created_ms: int, begin_ms: int) -> list[int]:
+    """The values of a protocol time before the present one, in milliseconds, that were in force at `begin_ms` or
+    later. `created_ms` is the table's first one.
+
+    >>> changed = Entries().changed({time_entry("tombstone_grace", 5_000): 100})
+    >>> [times_since(changed, "tombstone_grace", 1_000, begin) for begin in (4_000, 6_000)]
+    [[1000], []]
+    """
+    return [ms for ms, _, until in _held(definition, property, created_ms) if until > begin_ms]
+
+
 def last_time(definition: Entries, property: str) -> int:
     """When a protocol time was set last, in Unix ms; 0 if never."""
     return max((at for at, _ in _changes(definition, property)), default=0)

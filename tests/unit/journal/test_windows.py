@@ -12,6 +12,7 @@ import firn
 from firn.bucket.base import ObjectInfo
 from firn.errors import CorruptObjectError, TableNotFoundError, UnsupportedError
 from firn.inspect.fsck.fsck import check
+from firn.journal.entries import PROPERTY, Entries, time_entry
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.format import codec
 from firn.journal.leaderless.format.layout import TableLayout
@@ -20,7 +21,7 @@ from firn.journal.leaderless.replay.checkpoint import Basis
 from firn.journal.leaderless.replay.checkpoint_writer import write_if_behind
 from firn.journal.model import Commit
 from firn.testing import SimStore
-from regressions.journals import Before, append, journal_on, merge, pass_time, rows
+from regressions.journals import Before, append, journal_on, merge, pass_time, rows, sweep
 from simulation.leaderless_table import PREFIX, SETTINGS, inlined_rows, journal_of
 
 LAYOUT = TableLayout(PREFIX, PREFIX)
@@ -76,6 +77,30 @@ def test_a_view_of_a_clock_that_was_set_back_does_not_count(store: SimStore) -> 
     read(fresh)
     fresh.clock.skew_ms = -300_000  # type: ignore[attr-defined]
     assert read(fresh)[1] == 17
+
+
+def test_a_view_ends_with_the_least_grace_since_though_that_was_raised() -> None:
+    store = SimStore()
+    settings = replace(SETTINGS, grace_ms=600_000)
+
+    def journal(name: str) -> LeaderlessJournal:
+        bucket = store.bucket(name)
+        return journal_of(bucket, bucket.clock, settings, windowed=True)
+
+    keeper, reader = journal("keeper"), journal("reader")
+    for i in range(3):
+        append(keeper, [i])
+    pass_time(keeper, 600)
+    assert rows(reader) == [0, 1, 2]
+    merge(keeper)
+    pass_time(keeper, 1200)
+    sweep(keeper)  # nothing says any more that the logs were replaced
+    raised = Entries().changed(
+        {(PROPERTY, "tombstone_grace"): "2h", time_entry("tombstone_grace", keeper.now_ms()): 7_200_000}
+    )
+    pass_time(keeper, 1200)
+    reader.learn(raised)  # as from a log that it reads for an earlier version
+    assert rows(reader) == [0, 1, 2]
 
 
 def test_a_checkpoint_of_another_window_lends_its_bodies_alone(store: SimStore) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from firn.errors import InvalidInputError
-from firn.journal.entries import PROPERTY, Entries, times_between, times_in_force
+from firn.journal.entries import PROPERTY, Entries, times_between, times_in_force, times_since
 from firn.units import parse_duration
 
 
@@ -80,6 +80,13 @@ class LeaderlessSettings:
             choose = min if least_grace and attribute == "grace_ms" else max
             values[attribute] = choose([getattr(found, attribute), *held])
         return replace(found, **values)
+
+    def least_grace_ms(self, definition: Entries, since_ms: int) -> int:
+        """The least `tombstone_grace` by which somebody may have swept since then; these are the settings of the
+        table's creation."""
+        found = self.altered(definition)
+        begin_ms = since_ms - found._slack_ms
+        return min([found.grace_ms, *times_since(definition, "tombstone_grace", self.grace_ms, begin_ms)])
 
     def orphan_age_ms_at(self, definition: Entries, at_ms: int) -> int:
         """The least `orphan_age` by which somebody may have gone at a time; these are the settings of now."""

@@ -39,7 +39,7 @@ class KnownLog:
     def counts(self, loader: LogLoader) -> bool:
         """Whether it isn't so old that cleanup may have taken back what others said since. Looked at after the last
         GET, as rule 23 of the log has it: this process may have stalled."""
-        window = loader.window()
+        window = loader.window(self.at_ms)
         if window is None:
             return False
         age_ms = loader.clock.now_ms() - self.at_ms

@@ -55,7 +55,7 @@ class LogLoader:
     """Reads a table's logs, keeping decoded ones by (name, etag) for the next load.
 
     Args:
-        window: how far behind its basis a view has to look; None where it has to list everything.
+        window: how far behind a basis, of a time or of now, a view has to look; None where it has to list everything.
         clocked: the table has a key.
     """
 
@@ -64,7 +64,7 @@ class LogLoader:
         bucket: Bucket,
         layout: TableLayout,
         clock: Clock,
-        window: Callable[[], Window | None],
+        window: Callable[[int | None], Window | None],
         *,
         clocked: bool = False,
     ) -> None:
@@ -122,7 +122,7 @@ class LogLoader:
 
     def _build_on(self, loaded: Loaded) -> None:
         """Let the next view build on this one."""
-        window = self.window()
+        window = self.window(None)
         if window is None:
             return
         replaced = replaced_names(loaded.logs)
@@ -139,9 +139,10 @@ class LogLoader:
     def counts(self, loaded: Loaded) -> bool:
         """Whether a view still holds, by what is known of the table's times by now: cleanup may have taken back what
         replaced logs of an old basis (rule 23)."""
-        return loaded.basis is None or self._may_build_on(loaded.basis, self.window())
+        return loaded.basis is None or self._may_build_on(loaded.basis)
 
-    def _may_build_on(self, basis: Basis, window: Window | None) -> bool:
+    def _may_build_on(self, basis: Basis) -> bool:
+        window = self.window(basis.at_ms)
         if window is None or basis.window_ms != window.width_ms:
             return False
         age = self.clock.now_ms() - basis.at_ms
@@ -149,18 +150,18 @@ class LogLoader:
 
     def _basis(self) -> Checkpoint:
         """The newest basis there is: this process's last view, or the checkpoint, which has bodies too."""
-        window = self.window()
+        window = self.window(None)
         if window is None:
             return Checkpoint()
         with self._mutex:
             last = self._last
-        if last is not None and not self._may_build_on(last, window):
+        if last is not None and not self._may_build_on(last):
             last = None
         if last is not None and self.clock.now_ms() - last.at_ms <= window.width_ms:
             return Checkpoint(basis=last)
         stored = checkpoint.read(self.bucket, self.layout)
         basis = stored.basis
-        if basis is not None and not self._may_build_on(basis, window):
+        if basis is not None and not self._may_build_on(basis):
             basis = None
         if last is not None and (basis is None or basis.at_ms < last.at_ms):
             basis = last

@@ -222,12 +222,14 @@ class TableLog:
         """Whether all that maintain the table keep what a view needs that builds on an earlier one (rules 21, 25)."""
         return self._windowed or bool(self._definition.of(FEATURE).get(WINDOW))
 
-    def window(self) -> Window | None:
-        """How a view may build on an earlier one; None if it has to list the whole log."""
+    def window(self, since_ms: int | None = None) -> Window | None:
+        """How a view may build on an earlier one, of that time or of now; None if it has to list the whole log."""
         if not self.windowed:
             return None
         width, skew = self.lasting().landing_ms, 2 * self.settings.max_skew_ms
-        return Window(width, self.lasting(least_grace=True).grace_ms - width - skew, skew)
+        since_ms = self.clock.now_ms() if since_ms is None else since_ms
+        grace = self.created_settings.least_grace_ms(self.definition, since_ms)
+        return Window(width, grace - width - skew, skew)
 
     def view(self, *, whole: bool = False) -> tuple[Loaded, ReplayedState]:
         """The log now, and what it says. `whole`: by a LIST of everything.
