@@ -23,6 +23,7 @@ from firn.journal.inlined import InlinedRows
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.format import codec
 from firn.journal.leaderless.format.layout import mark_of
+from firn.journal.leaderless.maintain import sweep
 from firn.journal.leaderless.replay import checkpoint
 from firn.lake.table import LakeTable
 
@@ -320,6 +321,31 @@ def test_a_sweep_leaves_no_deleted_row_in_the_checkpoint(table: LakeTable) -> No
     assert sorted(table.scan().to_arrow()["who"].to_pylist()) == ["p-0", "p-2"]
     for info in table.bucket.list("").objects:
         assert b"p-1" not in table.bucket.get(info.key).data, info.key
+
+
+def kept_in_checkpoint(table: LakeTable, value: bytes) -> bool:
+    journal = table.journal
+    assert isinstance(journal, LeaderlessJournal)
+    return any(value in body for body in checkpoint.read(journal.log_bucket, journal.layout).bodies.values())
+
+
+def test_the_next_sweep_rids_the_checkpoint_of_rows_that_a_killed_one_left(
+    table: LakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(3):
+        table.append([{"who": f"p-{n}"}])
+    table.checkpoint()
+    table.delete("who = 'p-1'")
+
+    def killed(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(sweep, "_forget_bodies", killed)
+        table.sweep(older_than="0s")
+    assert kept_in_checkpoint(table, b"p-1")
+    assert table.sweep(older_than="0s").logs == ()
+    assert not kept_in_checkpoint(table, b"p-1") and kept_in_checkpoint(table, b'"past"')
 
 
 def test_what_a_version_before_this_one_says(table: LakeTable, monkeypatch: pytest.MonkeyPatch) -> None:

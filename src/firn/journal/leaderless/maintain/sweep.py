@@ -6,15 +6,16 @@ nobody else maintains. `now` is the store's clock: the last-modified of the lock
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from firn.bucket.base import ObjectInfo
+from firn.bucket.base import Blob, ObjectInfo
 from firn.bucket.presence import find
-from firn.errors import FirnError
+from firn.errors import CorruptObjectError, FirnError
 from firn.journal.leaderless.format.layout import is_maintenance_part
 from firn.journal.leaderless.maintain.cleanup import plan_cleanup, run_cleanup
 from firn.journal.leaderless.maintain.session import MaintenanceSession
+from firn.journal.leaderless.replay import checkpoint
 from firn.journal.leaderless.replay.checkpoint_writer import write_checkpoint
 from firn.journal.leaderless.replay.horizon import record
 from firn.journal.leaderless.replay.replay import BATCH_MEMORY_MS
@@ -37,8 +38,8 @@ def sweep(
     """Delete what nothing may read. Ages are the table's where they are None; there is a margin for clocks unless the
     grace is 0. Without `orphans` no file is looked for that no log names.
 
-    Cost: 2 LIST sequences, without `orphans` 1, + 1 GET an uncached log + 1 HEAD, then 3 PUTs, the deletes, 1 PUT a
-    changed log. Where logs go, 1 GET more, and what a log checkpoint costs if there is one.
+    Cost: 2 LIST sequences, without `orphans` 1, + 1 GET an uncached log + 1 GET of the log checkpoint + 1 HEAD, then 3
+    PUTs, the deletes, 1 PUT a changed log. Where logs go, what a log checkpoint costs if there is one.
     """
     table = session.table
     now = store_now(session)
@@ -79,23 +80,37 @@ def sweep(
     if report.data_files or report.logs or report.orphans:
         record(table.log_bucket, table.layout, horizon_ms=plan.horizon_ms, report=report, now=latest)
     run_cleanup(table, replace(plan, data=tuple(owned)), listed)
-    if plan.logs:
-        _forget_bodies(table)
+    going = {*plan.logs, *(log.name for log in plan.rewrites)}
+    _forget_bodies(table, listed, going)
     table.bucket.delete_many([o.key for o in unnamed])
     _delete_old_notes(table, now)
     return report
 
 
-def _forget_bodies(table: TableLog) -> None:
-    """Write the log checkpoint anew, if there is one, without the bodies of logs that are gone: deleted rows may
-    stand in them. If that fails, delete it. Where views build on it somebody may just be writing the first one."""
+def _forget_bodies(table: TableLog, listed: Mapping[str, ObjectInfo], going: Collection[str]) -> None:
+    """Write the log checkpoint anew, without the bodies of logs that are gone: deleted rows may stand in them. If that
+    fails, delete it. A sweep that deletes no log looks, too: the one that did may have been killed. Where logs go it
+    is written even if it has none of them, and where views build on it even if there is none: somebody may be writing
+    one who has read these logs, and then finds that it isn't the one before any more."""
     bucket, key = table.log_bucket, table.layout.checkpoint_key
-    if not table.windowed and find(bucket, key) is None:
+    blob = find(bucket, key)
+    if blob is None and not (going and table.windowed):
+        return
+    if blob is not None and not going and _are_there(blob, listed):
         return
     try:
         write_checkpoint(table, whole=True)
     except FirnError:
         bucket.delete_many([key])
+
+
+def _are_there(blob: Blob, listed: Mapping[str, ObjectInfo]) -> bool:
+    """Whether all logs of a checkpoint are, in the versions that it has."""
+    try:
+        held = checkpoint.decode(blob.data, where=blob.info.key).bodies
+    except CorruptObjectError:
+        return False
+    return all(name in listed and listed[name].etag == etag for name, etag in held)
 
 
 def store_now(session: MaintenanceSession) -> int:
