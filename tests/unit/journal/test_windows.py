@@ -115,7 +115,7 @@ def test_bytes_and_every_flipped_bit() -> None:
     basis = Basis(
         1767259000000, 540_000, {"1767258000755_a.jsonl": info}, frozenset({"1767258900000_b.jsonl"})
     )
-    data = checkpoint.encode(basis, [b"body"])
+    data = checkpoint.encode(basis, [b"body"], log_prefix=LAYOUT.log_prefix)
     assert data[:8] == b"FIRNCKP2"
     found = checkpoint.decode(data, where="x", log_prefix=LAYOUT.log_prefix)
     assert (found.basis, dict(found.bodies)) == (basis, {("1767258000755_a.jsonl", "e"): b"body"})
@@ -171,6 +171,17 @@ def test_appenders_write_it_where_nobody_else_does() -> None:
     held = checkpoint.read(journal.log_bucket, LAYOUT).basis
     assert held is not None
     assert len(held.logs) == 220
+
+
+def test_the_checkpoint_of_another_table_is_none(store: SimStore) -> None:
+    fresh = journal_on(store, "fresh", windowed=True)
+    held = checkpoint.read(fresh.log_bucket, LAYOUT)
+    assert held.basis is not None
+    other = checkpoint.encode(held.basis, held.bodies.values(), log_prefix="db/u/_log/")
+    fresh.log_bucket.put(LAYOUT.checkpoint_key, other)
+    assert checkpoint.read(fresh.log_bucket, LAYOUT) == checkpoint.Checkpoint()
+    assert read(fresh)[1] == 17
+    assert checkpoint.decode(other, where="x").bodies == held.bodies  # to be shown
 
 
 # -- the feature
@@ -281,6 +292,6 @@ def test_fsck_finds_a_checkpoint_that_passes_over_a_log(db: firn.Database) -> No
     (first, *rest) = held.basis.logs
     basis = replace(held.basis, logs={n: held.basis.logs[n] for n in rest}, replaced=frozenset({first}))
     bodies = [held.bodies[name, info.etag] for name, info in basis.logs.items()]
-    db.bucket.put("t/_firn/checkpoint.bin", checkpoint.encode(basis, bodies))
+    db.bucket.put("t/_firn/checkpoint.bin", checkpoint.encode(basis, bodies, log_prefix="t/_log/"))
     (told,) = check(db, "t").findings
     assert "passes over the log" in told.what

@@ -201,7 +201,9 @@ def _checkpoint(journal: LeaderlessJournal, bodies: Bodies, logs: Sequence[Log],
     bucket, key = journal.log_bucket, journal.layout.checkpoint_key
     remedy = "Delete it, or write it anew with `firn checkpoint`: it is only a cache"
     try:
-        held = checkpoint.decode(bucket.get(key).data, where=bucket.uri(key))
+        held = checkpoint.decode(
+            bucket.get(key).data, where=bucket.uri(key), log_prefix=journal.layout.log_prefix
+        )
     except ObjectNotFoundError:
         return
     except CorruptObjectError as error:

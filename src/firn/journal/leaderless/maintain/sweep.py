@@ -38,8 +38,8 @@ def sweep(
     """Delete what nothing may read. Ages are the table's where they are None; there is a margin for clocks unless the
     grace is 0. Without `orphans` no file is looked for that no log names.
 
-    Cost: 2 LIST sequences, without `orphans` 1, + 1 GET an uncached log + 1 GET of the log checkpoint + 1 HEAD, then 3
-    PUTs, the deletes, 1 PUT a changed log. Where logs go, what a log checkpoint costs if there is one.
+    Cost: 2 LIST sequences, without `orphans` 1, + 1 GET an uncached log + 1 GET of the log checkpoint + 1 HEAD, then
+    3 PUTs, the deletes, 1 PUT a changed log. Where logs go, what a log checkpoint costs if there is one.
     """
     table = session.table
     now = store_now(session)
@@ -88,8 +88,8 @@ def sweep(
 
 
 def _forget_bodies(table: TableLog, listed: Mapping[str, ObjectInfo], going: Collection[str]) -> None:
-    """Write the log checkpoint anew, without the bodies of logs that are gone: deleted rows may stand in them. If that
-    fails, delete it. A sweep that deletes no log looks, too: the one that did may have been killed. Where logs go it
+    """Write the log checkpoint anew, without the bodies of logs that are gone: deleted rows may stand in them. If
+    that fails, delete it. A sweep that deletes no log looks, too: the one that did may have been killed. Where logs go it
     is written even if it has none of them, and where views build on it even if there is none: somebody may be writing
     one who has read these logs, and then finds that it isn't the one before any more."""
     bucket, key = table.log_bucket, table.layout.checkpoint_key

@@ -4,10 +4,10 @@ Frame, little-endian; everything after the fixed head is one zstd frame:
 
     b"FIRNCKP2" | crc32 of the rest: u32 | size unpacked: u64 | zstd(index length: u32, index, bodies)
 
-The index is a JSON object: `t`, the writer's clock before its LIST; `window`; `logs`, [name, etag, length,
-modified_ms] of each log that no other replaces; `replaced`, the names from `t` − `window` on that others replace.
-Version 1 is an array of [name, etag, length], of all logs. Losing or corrupting a checkpoint costs speed, never
-correctness.
+The index is a JSON object: `of`, the prefix of the table's logs; `t`, the writer's clock before its LIST; `window`;
+`logs`, [name, etag, length, modified_ms] of each log that no other replaces; `replaced`, the names from
+`t` − `window` on that others replace. Version 1 is an array of [name, etag, length], of all logs. Losing or
+corrupting a checkpoint costs speed, never correctness.
 """
 
 from __future__ import annotations
@@ -80,14 +80,15 @@ class Checkpoint:
     etag: str | None = None
 
 
-def encode(basis: Basis, bodies: Iterable[bytes]) -> bytes:
-    """Pack the logs of a basis, with their bodies in that order."""
+def encode(basis: Basis, bodies: Iterable[bytes], *, log_prefix: str) -> bytes:
+    """Pack the logs of a basis, with their bodies in that order. Keys of the table's logs begin with `log_prefix`."""
     parts = list(bodies)
     logs = [
         [name, info.etag, len(body), info.modified_ms]
         for (name, info), body in zip(basis.logs.items(), parts, strict=True)
     ]
     index = {
+        "of": log_prefix,
         "t": basis.at_ms,
         "window": basis.window_ms,
         "logs": logs,
@@ -109,11 +110,11 @@ def _packed(magic: bytes, index: Any, bodies: Iterable[bytes]) -> bytes:
     return bytes(_HEAD.pack(magic, zlib.crc32(rest), len(raw)) + rest)
 
 
-def decode(data: bytes, *, where: str, log_prefix: str = "") -> Checkpoint:
-    """Unpack either version. Keys of logs begin with `log_prefix`.
+def decode(data: bytes, *, where: str, log_prefix: str | None = None) -> Checkpoint:
+    """Unpack either version. Keys of the table's logs begin with `log_prefix`; None takes that of any table.
 
     Raises:
-        CorruptObjectError: any flipped or missing byte.
+        CorruptObjectError: any flipped or missing byte; or it is another table's.
     """
     try:
         magic, crc, size = _HEAD.unpack_from(data)
@@ -147,9 +148,12 @@ def decode(data: bytes, *, where: str, log_prefix: str = "") -> Checkpoint:
     return Checkpoint(bodies, basis)
 
 
-def _basis(index: Mapping[str, Any], log_prefix: str) -> Basis:
+def _basis(index: Mapping[str, Any], log_prefix: str | None) -> Basis:
+    of = str(index["of"])
+    if log_prefix is not None and of != log_prefix:  # a view would show the other table's rows without a LIST
+        raise ValueError(f"it is that of {of}")
     logs = {
-        name: ObjectInfo(log_prefix + name, size, etag, modified_ms)
+        name: ObjectInfo(of + name, size, etag, modified_ms)
         for name, etag, size, modified_ms in index["logs"]
     }
     return Basis(int(index["t"]), int(index["window"]), logs, frozenset(index["replaced"]))

@@ -86,7 +86,7 @@ def _of_view(table: TableLog, loaded: Loaded, before: Checkpoint) -> tuple[bytes
     bodies = _fetched(table, list(basis.logs.values()), before)
     if len(bodies) < len(basis.logs):
         return None
-    return checkpoint.encode(basis, bodies.values()), len(bodies)
+    return checkpoint.encode(basis, bodies.values(), log_prefix=table.layout.log_prefix), len(bodies)
 
 
 def _of_all(table: TableLog, before: Checkpoint) -> tuple[bytes, int] | None:
