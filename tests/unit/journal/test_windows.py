@@ -144,6 +144,23 @@ def test_a_poll_lists_what_it_may_deliver(store: SimStore) -> None:
     assert journal.bucket.counters.as_dict()["list"] - before == 6
 
 
+def test_a_stream_gets_each_log_once(store: SimStore) -> None:
+    journal, keeper = journal_on(store, "stream", windowed=True), journal_on(store, "keeper")
+    stream = journal.stream()
+    offset = behind = stream.start().offset
+    gets = []
+    for i in range(6):
+        for n in range(10):
+            append(keeper, [2000 + 10 * i + n])
+        pass_time(journal, 600)
+        before = journal.bucket.counters.as_dict()["get"]
+        offset = stream.poll(offset).offset
+        behind = stream.poll(behind, limit=1).offset
+        gets.append(journal.bucket.counters.as_dict()["get"] - before)
+    # Beside the new logs, each poll looks for the record of sweeps, and after a rest for the log checkpoint.
+    assert gets == [10 + 2 + 1] * 6
+
+
 def test_appenders_write_it_where_nobody_else_does() -> None:
     store = SimStore()
     journal, other = journal_on(store, "appender", windowed=True), journal_on(store, "other", windowed=True)

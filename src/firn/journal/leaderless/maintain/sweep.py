@@ -89,9 +89,12 @@ def sweep(
 
 def _forget_bodies(table: TableLog, listed: Mapping[str, ObjectInfo], going: Collection[str]) -> None:
     """Write the log checkpoint anew, without the bodies of logs that are gone: deleted rows may stand in them. If
-    that fails, delete it. A sweep that deletes no log looks, too: the one that did may have been killed. Where logs go it
-    is written even if it has none of them, and where views build on it even if there is none: somebody may be writing
-    one who has read these logs, and then finds that it isn't the one before any more."""
+    that fails, delete it.
+
+    A sweep that deletes no log looks, too: the one that did may have been killed. Where logs go it is written even if
+    it has none of them, and where views build on it even if there is none: somebody may be writing one who has read
+    these logs, and then finds that it isn't the one before any more.
+    """
     bucket, key = table.log_bucket, table.layout.checkpoint_key
     blob = find(bucket, key)
     if blob is None and not (going and table.windowed):

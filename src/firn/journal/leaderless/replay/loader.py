@@ -19,6 +19,9 @@ from firn.journal.leaderless.replay.checkpoint import Basis, Bodies, Checkpoint
 CHECKPOINT_FROM = 5
 """Below so many uncached logs the checkpoint isn't asked for: it may not exist, and they cost as little."""
 MAX_ATTEMPTS = 50
+WHOLE, VIEW, TAIL, HELD = "whole", "view", "tail", "held"
+"""What a load lists: everything, what is behind an earlier view, or what a stream may deliver; or logs that a fold has
+read beside."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class LogLoader:
         self.bucket, self.layout, self.clock, self.window = bucket, layout, clock, window
         self.clocked = clocked
         self._cache: dict[tuple[str, str], Log] = {}
-        self._kept: frozenset[str] = frozenset()
+        self._kept: dict[str, frozenset[str]] = {}
         self._last: Basis | None = None
         self._mutex = threading.Lock()
         self.highest_ms = 0
@@ -107,7 +110,7 @@ class LogLoader:
         """Every log that is named from a time on, replaced or not. Cost: a LIST from there on, 1 GET a log not
         cached."""
         tail = Checkpoint(basis=Basis(since_ms, 0, {}, frozenset()))
-        return self._until_consistent(lambda: self._attempt(None, True, tail))
+        return self._until_consistent(lambda: self._attempt(None, True, tail, TAIL))
 
     def _until_consistent(self, attempt: Callable[[], Loaded | None]) -> Loaded:
         """What an attempt finds while nothing changes meanwhile."""
@@ -167,7 +170,9 @@ class LogLoader:
             basis = last
         return Checkpoint(stored.bodies, basis)
 
-    def _attempt(self, bound: Bound | None, every: bool, found: Checkpoint) -> Loaded | None:
+    def _attempt(
+        self, bound: Bound | None, every: bool, found: Checkpoint, kind: str = VIEW
+    ) -> Loaded | None:
         with self._mutex:
             cache = self._cache
         at_ms = self.clock.now_ms()
@@ -191,7 +196,7 @@ class LogLoader:
             again = {info.key for info in self._listing(start).objects}
             if any(name >= start and listed[name].key not in again for name in attempt.used_cache):
                 return None
-        self._remember(attempt.logs, listed, whole=found.basis is None)
+        self._remember(attempt.logs, listed, WHOLE if found.basis is None else kind)
         logs = tuple(attempt.logs[n.name] for n in names)
         if bound is not None:
             logs = tuple(log for log in logs if bound.covers(log.t, log.name))
@@ -221,19 +226,24 @@ class LogLoader:
     def hold(self, logs: Mapping[str, Log], listed: Mapping[str, ObjectInfo]) -> None:
         """Keep logs that were read beside, until everything is listed again: maintenance will ask for them."""
         with self._mutex:
-            self._kept |= logs.keys()
+            self._kept[HELD] = self._kept.get(HELD, frozenset()) | logs.keys()
             self._cache = self._cache | {(name, listed[name].etag): log for name, log in logs.items()}
 
-    def _remember(self, logs: Mapping[str, Log], listed: Mapping[str, ObjectInfo], *, whole: bool) -> None:
-        """Keep these logs and what else was listed. Logs that maintenance has read, which a view that isn't `whole`
-        doesn't list, stay until there is one."""
+    def _remember(self, logs: Mapping[str, Log], listed: Mapping[str, ObjectInfo], kind: str) -> None:
+        """Keep these logs and what else was listed. Logs that were listed by the last load of another kind stay, too,
+        until everything is listed: a stream reads older logs than a view, and a view some that no stream reads."""
         with self._mutex:
-            if whole:
-                self._kept = frozenset(listed)
+            if kind == WHOLE:
+                self._kept.clear()
+            self._kept[kind] = frozenset(listed)
             kept = {
                 k: v
                 for k, v in self._cache.items()
-                if (listed[k[0]].etag == k[1] if k[0] in listed else k[0] in self._kept)
+                if (
+                    listed[k[0]].etag == k[1]
+                    if k[0] in listed
+                    else any(k[0] in names for names in self._kept.values())
+                )
             }
             kept.update({(name, listed[name].etag): log for name, log in logs.items()})
             self._cache = kept
