@@ -117,6 +117,7 @@ class Program:
     verbs: Sequence[str] = tuple(VERBS)
     directory: Path | None = None
     writers: int = 2
+    inline: bool = False
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
@@ -134,6 +135,8 @@ class Program:
         names = ["w"] if self.journal == "leaderless" else ["w", "v", "u"][: self.writers]
         declared = {"id": "BIGINT", "a": "BIGINT"} if self.keyed or self.rng.random() < 0.5 else {}
         options: dict[str, Any] = {"key": ["id"]} if self.keyed else {}
+        if self.inline:
+            options["properties"] = {"inline": "64KB"}
         if self.partitioned:
             options["partition_by"] = ["bucket(2, id)"] if self.keyed else ["a"]
             self.placing.add("id" if self.keyed else "a")
@@ -739,9 +742,12 @@ class Program:
         is_set = {column.name for column in self.opened().definition().columns if column.is_set}
         found: set[tuple[str, str]] = set()
         for file in snapshot.files:
-            schema = pq.read_schema(pa.BufferReader(self.table.bucket.get(file.path).data))
+            if file.inlined is not None:
+                has = file.inlined.columns
+            else:
+                has = columns_of(pq.read_schema(pa.BufferReader(self.table.bucket.get(file.path).data)))
             physical = {own: name for name, own in (file.cols or {}).items()}
-            found |= {(physical.get(n, n).lower(), kind) for n, kind in columns_of(schema).items()}
+            found |= {(physical.get(n, n).lower(), kind) for n, kind in has.items()}
         for name in homes - is_set:
             column = self.state.shown[name]
             assert (column.lower(), self.types_shown[name]) in found, (self.seed, self.last, name, found)

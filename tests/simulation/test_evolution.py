@@ -35,6 +35,8 @@ TABLES: dict[str, dict[str, Any]] = {
     "writers": {"journal": "writer"},
     "writers, partitioned": {"journal": "writer", "partitioned": True, "writers": 3},
     "writers, keyed": {"journal": "writer", "keyed": True},
+    "writers, with rows": {"journal": "writer", "partitioned": True, "writers": 3, "inline": True},
+    "writers, keyed, with rows": {"journal": "writer", "keyed": True, "inline": True},
 }
 
 

@@ -220,7 +220,7 @@ class OwnWriter(Author):
         if self._fold is None or handle is None or not _inlined(handle.state):
             return
         self._rests_until = handle.head.revision + EVERY  # unless all goes well
-        with suppress(FirnError):
+        with suppress(Exception):  # the commit is acknowledged: nothing must say otherwise
             self._fold()
             self._rests_until = 0
 
