@@ -128,7 +128,7 @@ class Historian:
         (row,) = self.rows()
         table = self.rng.choice(["t", "t", "u"])
         values = [["NaN" if value != value else value] for value in row.values()]
-        part = InlinedRows({name: COLUMNS[name] for name in row}, values, 1)
+        part = InlinedRows.of({name: COLUMNS[name] for name in row}, values, 1)
         path = LAYOUT.rows_path(table, self.handle.head.revision + 1)
         file = stored(DataFile("", 0, 0, {"rows": 1, "inlined": part}), path, self.serial, path)
         batches = [(table, f"batch {self.serial}")] if self.rng.random() < 0.2 else []

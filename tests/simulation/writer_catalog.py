@@ -37,7 +37,7 @@ def file_of(number: int, ticket: Ticket) -> DataFile:
 def row_of(number: int, ticket: Ticket) -> DataFile:
     """One row that stands in the catalog."""
     path = f"{LAYOUT.rows_prefix}{TABLE}/{padded(ticket.revision)}.{number:08}"
-    rows = InlinedRows(dict(COLUMNS), [[number]], 1)
+    rows = InlinedRows.of(dict(COLUMNS), [[number]], 1)
     return stored(DataFile("", 0, 0, {"rows": 1, "inlined": rows}), path, 0, path)
 
 

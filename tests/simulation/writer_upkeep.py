@@ -77,7 +77,7 @@ class Change:
     def inline(self) -> Change:
         """Rows, which a merge later writes into a file."""
         path = LAYOUT.rows_path(OTHER, self.ticket.revision)
-        rows = InlinedRows(dict(COLUMNS), [[1, 2]], 2)
+        rows = InlinedRows.of(dict(COLUMNS), [[1, 2]], 2)
         file = stored(DataFile("", 0, 0, {"rows": 2, "inlined": rows}), path, 0, path)
         self.actions.append(Add(OTHER, file, COLUMNS))
         return self
