@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from firn.concurrency.background import log, pauses
 from firn.errors import AppendExpiredError, FirnError, InvalidInputError, OutcomeUnknownError, StoreError
-from firn.journal.model import AppendTicket, ColumnTypes, Namer
+from firn.journal.model import AppendTicket, Namer
 from firn.lake.appender.batches import Batch, Row, grouped
+from firn.lake.appender.together import joined, together
 from firn.lake.context import LakeContext
 from firn.lake.write.append import check_rows, commit_of, publish, write
-from firn.names import fold
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 RETRIED = (StoreError, OutcomeUnknownError, AppendExpiredError)
 """Errors that another try may mend."""
@@ -64,6 +67,7 @@ class BatchWriter:
             except _StartOver:
                 continue
             except RETRIED as error:
+                batch.joined = None  # others may alter the table meanwhile
                 self._again(error, next(after_failure))
             else:
                 self.last_error = None
@@ -78,16 +82,17 @@ class BatchWriter:
             return seen
         ticket = journal.begin_append()
         try:
-            rows = typed(batch.rows, journal.known().columns)
+            rows = together(batch.rows, journal.known()) if batch.joined is None else batch.joined
             written, _ = write(table, rows, ticket.namer, inline=True)
-        except InvalidInputError:
-            if self._on_reject is None or not self._sift(batch, ticket.namer, self._on_reject):
+        except Exception as error:
+            if not _blames(error) or not self._sift(batch, ticket.namer):
                 raise
             raise _StartOver from None
         try:
             return publish(table, ticket, commit_of(table, written, batch_id=batch.id))
         except OutcomeUnknownError as error:
             if (version := self._settled(ticket, error)) is None:
+                batch.joined = None
                 raise _StartOver from None
             return version
 
@@ -110,44 +115,55 @@ class BatchWriter:
             self._on_retry(error)
         self._wait(pause)
 
-    def _sift(self, batch: Batch, namer: Namer, reject: OnReject) -> bool:
-        """Take the rows that don't fit out of the batch, and hand them over; whether there were any. They are found
-        by halving, without a commit: so one batch stays one commit, under one id. Rows that don't fit together are
-        judged in order: the first ones stay. At most 1 LIST, and newer logs."""
+    def _sift(self, batch: Batch, namer: Namer) -> bool:
+        """Take the rows that don't fit out of the batch, and hand them over; whether another try may go well. They
+        are found by halving, without a commit: so one batch stays one commit, under one id. Rows that don't fit
+        together are judged in order: the first ones stay. Those that fit one after the other, but make no list of
+        one type, like a float and a `Decimal`, are joined. At most 1 LIST, and newer logs."""
         table, journal = self._table, self._table.journal
         known = journal.known(since=journal.moment())
         fitting: list[Row] = []
+        tables: list[pa.Table] = []
         rejected: list[tuple[Row, Exception]] = []
         parts = [batch.rows]
         while parts:
             part = parts.pop()
             try:
-                known = check_rows(table, known, typed(part, known.columns), namer)
-            except InvalidInputError as error:
+                known, taken = check_rows(table, known, together(part, known), namer)
+            except Exception as error:
+                if not _blames(error):
+                    raise
+                if len(part) == 1 and self._on_reject is None:
+                    return False
                 if len(part) == 1:
-                    rejected.append((part[0], error))
+                    rejected.append((part[0], self._refusal(error)))
                 else:
                     half = len(part) // 2
                     parts += [part[half:], part[:half]]
             else:
                 fitting += part
-        for rows, why in grouped(rejected):
-            reject(rows, why)
+                tables.append(taken)
+        if not rejected and batch.joined is not None:
+            return False
+        if self._on_reject is not None:
+            for rows, why in grouped(rejected):
+                self._on_reject(rows, why)
         batch.rows = fitting
         batch.rejected += rejected
-        return bool(rejected)
+        batch.joined = joined(tables, known.columns) if tables else None
+        return True
+
+    def _refusal(self, error: Exception) -> Exception:
+        """Why a row is rejected."""
+        if isinstance(error, InvalidInputError):
+            return error
+        refusal = InvalidInputError(
+            f"{self._table.name}: a value of the row can't be converted ({type(error).__name__}: {error})."
+        )
+        refusal.__cause__ = error
+        return refusal
 
 
-def typed(rows: Sequence[Row], known: ColumnTypes) -> Sequence[Mapping[str, Any]]:
-    """The rows without columns that the table lacks and none of them has a value in: nothing tells their type, and
-    rows that lack them read the same.
-
-    >>> typed([{"n": 1, "m": None}], {"n": "BIGINT"})
-    [{'n': 1}]
-    """
-    names = set(map(fold, known))
-    new = {name for name in set().union(*rows) if not isinstance(name, str) or fold(name) not in names}
-    untyped = {name for name in new if all(row.get(name) is None for row in rows)}
-    if not untyped:
-        return rows
-    return [{name: value for name, value in row.items() if name not in untyped} for row in rows]
+def _blames(error: Exception) -> bool:
+    """Whether an error is one of the rows: of what they hold, or any that their values raise when converted."""
+    return isinstance(error, InvalidInputError) or not isinstance(error, FirnError | MemoryError)

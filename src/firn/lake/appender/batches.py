@@ -9,6 +9,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+from firn.arrow.inputs import InputRows
 from firn.errors import InvalidInputError
 from firn.units import Duration, Size, parse_duration, parse_size
 
@@ -24,6 +25,7 @@ ROW_BYTES = 256
 _NUMBER_BYTES = 8
 _TEXTS = frozenset((str, bytes))
 _NUMBERS = frozenset((int, float, bool, type(None), datetime, date, time, Decimal))
+_FIXED = _TEXTS | _NUMBERS
 
 
 def bytes_of(row: Mapping[str, Any]) -> int:
@@ -51,7 +53,36 @@ def _bytes_of_value(value: Any) -> int:
         return bytes_of(value)
     if isinstance(value, list | tuple | set):
         return _NUMBER_BYTES + sum(map(_bytes_of_value, value))
-    return int(getattr(value, "nbytes", _NUMBER_BYTES))  # arrays have it
+    size = getattr(value, "nbytes", _NUMBER_BYTES)  # arrays have it
+    return size if isinstance(size, int) else _NUMBER_BYTES
+
+
+def copied(row: Mapping[str, Any]) -> Row:
+    """A row that nothing changes any more: its program may go on with the lists and dicts in it, too.
+
+    >>> tags = ["a"]
+    >>> row = copied({"tags": tags})
+    >>> tags.append("b")
+    >>> row
+    {'tags': ['a']}
+    """
+    row = dict(row)
+    for name, value in row.items():
+        if type(value) not in _FIXED:
+            row[name] = _copied_value(value)
+    return row
+
+
+def _copied_value(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copied_value(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_copied_value(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(map(_copied_value, value))
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    return value.copy() if type(value).__name__ == "ndarray" else value
 
 
 @dataclass(frozen=True)
@@ -85,7 +116,13 @@ class BatchEnds:
             raise InvalidInputError(
                 f"{self._table}: {row!r:.80} isn't a row: add a dict of values by column, with at least one."
             )
-        return dict(row)
+        try:
+            return copied(row)
+        except RecursionError:
+            raise InvalidInputError(
+                f"{self._table}: a row is nested too deeply. It wasn't taken: nest its values less, or add them as "
+                "JSON text."
+            ) from None
 
     def id_at(self, position: Any, wait: bool) -> str | None:
         """The id of the batch that ends with a row, by a function; None if it goes on, or its size says."""
@@ -118,7 +155,8 @@ class BatchEnds:
 @dataclass(eq=False)
 class Batch:
     """Rows of one commit. `since` is the time of the first; `done` becomes whether it was committed; `rejected` are
-    rows that didn't fit, with their errors, and aren't in `rows` any more."""
+    rows that didn't fit, with their errors, and aren't in `rows` any more. `joined` are the rows as they were brought
+    together by parts, if Python values of all of them at once make no column."""
 
     rows: list[Row] = field(default_factory=list)
     size: int = 0
@@ -126,6 +164,7 @@ class Batch:
     id: str | None = None
     weight: int = 0
     rejected: list[tuple[Row, Exception]] = field(default_factory=list)
+    joined: InputRows | None = None
     done: Future[bool] = field(default_factory=Future)
 
     def add(self, row: Row, size: int) -> None:

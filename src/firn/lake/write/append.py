@@ -21,9 +21,9 @@ from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import check_columns
 from firn.lake.partition.placement import refuse_moves
 from firn.lake.results import AppendResult
-from firn.lake.write.inline import Batches, arranged, inlined
+from firn.lake.write.inline import Batches, inlined, placed
 from firn.lake.write.sort import unknown_order
-from firn.lake.write.write import WriteSpec, write_batches
+from firn.lake.write.write import WriteSpec, conformed, write_batches
 from firn.names import fold
 from firn.predicate.predicate import Query
 
@@ -84,8 +84,11 @@ def commit_of(
     )
 
 
-def check_rows(table: LakeContext, known: KnownColumns, data: Any, namer: Namer) -> KnownColumns:
-    """What is known of the columns once `data` is appended. Nothing is written.
+def check_rows(
+    table: LakeContext, known: KnownColumns, data: Any, namer: Namer
+) -> tuple[KnownColumns, pa.Table]:
+    """What is known of the columns once `data` is appended, and its rows under the columns that they have. Nothing is
+    written.
 
     Raises:
         InvalidInputError: the rows can't be appended to a table of which this is `known`.
@@ -95,8 +98,10 @@ def check_rows(table: LakeContext, known: KnownColumns, data: Any, namer: Namer)
     incoming = _incoming(seen, known.columns, rows)
     seen, columns, all_columns = agreed_columns(seen, known, incoming, None, rows.schema.names)
     spec = WriteSpec.of(seen, columns, namer, texts=_texts(rows, incoming))
-    arranged(spec.checking(seen.definition, all_columns), rows.batches())
-    return replace(known, columns=all_columns)
+    spec = spec.checking(seen.definition, all_columns)
+    taken = pa.concat_tables(conformed(spec, rows.batches()))
+    placed(spec, taken)
+    return replace(known, columns=all_columns), taken
 
 
 def write(

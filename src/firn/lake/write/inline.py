@@ -56,7 +56,11 @@ def inlined(spec: WriteSpec, batches: Batches, limit: int) -> tuple[DataFile | N
 def arranged(spec: WriteSpec, batches: Batches) -> pa.Table:
     """The rows as they would be written, having been asked all that rows of files are; on tables with a key each key
     once. Raises what `write_batches` does."""
-    table = pa.concat_tables(conformed(spec, batches))
+    return placed(spec, pa.concat_tables(conformed(spec, batches)))
+
+
+def placed(spec: WriteSpec, table: pa.Table) -> pa.Table:
+    """See `arranged`; of rows that are `conformed`."""
     if spec.keys is not None:
         table = folded(table, spec.keys)
     sort_keys(spec.sort_by, spec.columns)

@@ -20,8 +20,8 @@ CHECKPOINT_FROM = 5
 """Below so many uncached logs the checkpoint isn't asked for: it may not exist, and they cost as little."""
 MAX_ATTEMPTS = 50
 WHOLE, VIEW, TAIL, HELD = "whole", "view", "tail", "held"
-"""What a load lists: everything, what is behind an earlier view, or what a stream may deliver; or logs that a fold has
-read beside."""
+"""What a load lists: everything, what is behind an earlier view, or what a stream may deliver; or logs that a fold
+has read beside."""
 
 
 @dataclass(frozen=True)
