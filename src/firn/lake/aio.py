@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -71,7 +73,22 @@ class AsyncLakeTable(AsyncTableVerbs[Appendable]):
             RowQueue, self.sync.context, limits, batch_ids=batch_ids, on_retry=on_retry, on_reject=on_reject
         )
 
+        queues: list[RowQueue] = []
+        unwanted = threading.Event()
+
+        def open_queue() -> None:
+            queues.append(make())
+            if unwanted.is_set():
+                queues[0].begin_closing()
+
         async def made() -> AsyncAppender:
-            return AsyncAppender(await self.run(make), self._threads)
+            try:
+                await self.run(open_queue)
+            except asyncio.CancelledError:  # nobody has it to close it
+                unwanted.set()
+                for queue in queues:
+                    queue.begin_closing()
+                raise
+            return AsyncAppender(queues[0])
 
         return Opening(made)

@@ -179,12 +179,13 @@ class LakeTable:
             max_pending: bytes of unsent rows in memory, about, at which `add` waits.
             batch_ids: what makes a batch happen once even if its rows are added again after a crash: a text, for a
                 source that is read from its beginning, in the same order: batches of exactly `rows` rows then have
-                the ids `text + "0"`, `text + "1"` and so on. Or a function of `add(row, position=…)`, which gives the
-                id of the batch that ends with the row there, and None if it goes on. `seconds` and `bytes` end no
-            such batch. on_retry: called with the error of each try that failed; by default there is a warning to the
+                the ids `text + "0"`, `text + "1"` and so on, the last one what is left at `close`. Or a function of
+                `add(row, position=…)`, which gives the id of the batch that ends with the row there, and None if it
+                goes on. `seconds` and `bytes` end no such batch.
+            on_retry: called with the error of each try that failed; by default there is a warning to the
                 logger ``firn``. If it raises, the appender fails.
-            on_reject: called with rows that can't be appended, and why; the others are appended. It may add rows. By
-                default the appender fails: all later calls raise `AppenderError`.
+            on_reject: called with rows that can't be appended, and why; the others are appended. It may add rows,
+                without `batch_ids`. By default the appender fails: all later calls raise `AppenderError`.
 
         Raises:
             InvalidInputError: an argument that can't be; or this connection can't append to the table.

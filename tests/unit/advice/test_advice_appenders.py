@@ -46,12 +46,36 @@ def test_rows_of_an_appender_that_failed_are_added_to_another(table: LakeTable) 
 
 
 def test_a_row_within_a_batch_is_flushed(table: LakeTable) -> None:
-    with table.appender(batch_ids="file-1/") as out:
+    with table.appender(batch_ids="file-1/", rows=1) as out:
         with advises("Leave wait out, and call flush() where a batch ends.", names="t"):
             out.add({"n": 1}, wait=True)
         out.add({"n": 1})
         out.flush()
         assert count(table) == 1
+
+
+def test_the_last_batch_of_a_source_ends_with_it(table: LakeTable) -> None:
+    out = table.appender(batch_ids="file-1/", rows=2)
+    for n in range(3):
+        out.add({"n": n})
+    with advises("call close() when it has given all of its rows", names="t"):
+        out.flush()
+    assert count(table) == 2
+    out.close()
+    assert count(table) == 3
+
+
+def test_what_is_rejected_from_a_source_is_appended_by_itself(table: LakeTable) -> None:
+    table.append([{"n": 0}])
+
+    def mend(rows: object, error: Exception) -> None:
+        with advises("Append it by table.append(), or add it to another appender.", names="t"):
+            out.add({"n": 1})
+        table.append([{"n": 1}])
+
+    with table.appender(batch_ids="file-1/", on_reject=mend) as out:
+        out.add({"n": "x"})
+    assert count(table) == 2
 
 
 def test_what_is_rejected_may_be_added(table: LakeTable) -> None:

@@ -14,9 +14,12 @@ import pytest
 
 import firn
 from firn.concurrency import at_exit
+from firn.concurrency.at_exit import close_of
 from firn.errors import OutcomeUnknownError, StoreUnavailableError
+from firn.lake import aio
 from firn.lake.appender import batch_writer
 from firn.lake.appender.appender import Appender
+from firn.lake.appender.queue import RowQueue
 from firn.lake.table import LakeTable
 
 IDLE = {"seconds": 3600}
@@ -336,6 +339,24 @@ def test_a_source_that_is_read_again_from_its_beginning(table: LakeTable) -> Non
     assert numbers(table) == list(range(37)) and appends(table) == [10, 10, 10, 7]
 
 
+@pytest.mark.parametrize("end", ["error", "connection", "flush"])
+def test_a_source_that_stops_within_a_batch_is_read_again(table: LakeTable, end: str) -> None:
+    out = table.appender(batch_ids="file-1/", rows=10)
+    with pytest.raises((ZeroDivisionError, firn.FirnError)), out:
+        for n in range(15):
+            out.add({"n": n})
+        if end == "connection":
+            close_of(table.context.engines)
+        if end == "flush":
+            out.flush()
+        raise ZeroDivisionError
+    assert numbers(table) == list(range(10))
+    with table.appender(batch_ids="file-1/", rows=10) as again:
+        for n in range(25):
+            again.add({"n": n})
+    assert numbers(table) == list(range(25))
+
+
 def ids(position: int) -> str | None:
     return f"topic-7/{position}" if position % 5 == 4 else None
 
@@ -610,3 +631,50 @@ def test_the_threads_of_a_table_are_those_of_all_its_calls(table: LakeTable) -> 
 
     asyncio.run(main())
     assert numbers(table) == [0, 1, 2] and table.aio is table.aio
+
+
+def test_a_close_that_is_cancelled_leaves_no_thread_that_waits(table: LakeTable, gate: Gate) -> None:
+    tables = table.aio
+
+    async def main() -> list[threading.Thread]:
+        out = await tables.appender(**IDLE)
+        await out.add({"n": 1})
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(out.close(), 0.01)
+        return [thread for thread in threading.enumerate() if thread.name.startswith("firn-aio")]
+
+    threads = asyncio.run(main())
+    tables._threads.close()
+    for thread in threads:  # the interpreter would wait for them at its end
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_a_task_that_is_cancelled_as_it_opens_leaves_no_appender(
+    table: LakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening, go_on = threading.Event(), threading.Event()
+    queues: list[RowQueue] = []
+
+    class Slow(RowQueue):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            queues.append(self)
+            opening.set()
+            assert go_on.wait(30)
+
+    monkeypatch.setattr(aio, "RowQueue", Slow)
+
+    async def main() -> None:
+        async def open_one() -> None:
+            await table.aio.appender()
+
+        task = asyncio.create_task(open_one())
+        await asyncio.to_thread(opening.wait)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        go_on.set()
+
+    asyncio.run(main())
+    queues[0].ended.result(30)

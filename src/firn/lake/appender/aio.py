@@ -7,9 +7,8 @@ import asyncio
 from collections.abc import Mapping
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from firn.concurrency.aio import Strand, Threads
 from firn.concurrency.at_exit import log
 from firn.errors import AppenderError, FirnError
 from firn.lake.appender.queue import RowQueue
@@ -19,8 +18,6 @@ from firn.units import Duration, parse_duration
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-T = TypeVar("T")
-
 
 class AsyncAppender:
     """See `Appender`. Get it by `async with table.aio.appender(…) as out`.
@@ -29,8 +26,8 @@ class AsyncAppender:
     commit leaves the rows where they are: they are appended.
     """
 
-    def __init__(self, queue: RowQueue, threads: Threads | Strand) -> None:
-        self._queue, self._threads = queue, threads
+    def __init__(self, queue: RowQueue) -> None:
+        self._queue = queue
 
     async def add(
         self,
@@ -46,24 +43,27 @@ class AsyncAppender:
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + parse_duration(timeout)
         while isinstance(found := queue.take(taken, ends, wait=wait), Future):
-            try:
-                await asyncio.wait_for(_end_of(found), None if deadline is None else deadline - loop.time())
-            except asyncio.TimeoutError:
-                raise queue.no_room() from None
+            if not await _ended(found, None if deadline is None else deadline - loop.time()):
+                raise queue.no_room()
         if wait:
-            await _end_of(found.done)
+            await _ended(found.done)
             queue.check_outcome(found, taken)
 
     async def flush(self) -> None:
         """As `Appender.flush`."""
         last, is_open = self._queue.begin_flush()
         if last is not None:
-            await _end_of(last.done)
+            await _ended(last.done)
         self._queue.check_flushed(last, is_open)
 
     async def close(self, timeout: Duration | None = None) -> None:
-        """As `Appender.close`."""
-        await self._threads.run(self._queue.close, None if timeout is None else parse_duration(timeout))
+        """As `Appender.close`. A task that is cancelled meanwhile leaves the appender to append what it has."""
+        await self._close(None if timeout is None else parse_duration(timeout), complete=True)
+
+    async def _close(self, seconds: float | None, *, complete: bool) -> None:
+        self._queue.begin_closing(complete=complete)
+        await _ended(self._queue.ended, seconds)
+        self._queue.end(seconds)
 
     @property
     def stats(self) -> AppenderStats:
@@ -77,7 +77,7 @@ class AsyncAppender:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            await self.close()
+            await self._close(None, complete=error is None)
         except FirnError as failure:
             if error is None:
                 raise
@@ -85,6 +85,8 @@ class AsyncAppender:
                 log.error("%s", failure)
 
 
-async def _end_of(future: Future[T]) -> T:
-    """The end of what others wait for, too: who is cancelled mustn't cancel it."""
-    return await asyncio.shield(asyncio.wrap_future(future))
+async def _ended(future: Future[Any], seconds: float | None = None) -> bool:
+    """Wait for what others wait for, too: whoever is cancelled mustn't cancel it. Whether it came in time. A task
+    that is cancelled just as it comes stays cancelled, which `asyncio.wait_for` forgets before Python 3.12."""
+    done, _ = await asyncio.wait({asyncio.wrap_future(future)}, timeout=seconds)
+    return bool(done)

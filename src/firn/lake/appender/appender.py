@@ -72,7 +72,7 @@ class Appender:
 
         Raises:
             AppenderError: the appender has failed.
-            InvalidInputError: by a function `batch_ids` the last batch hasn't ended yet; the ones before are durable.
+            InvalidInputError: by `batch_ids` the last batch hasn't ended yet; the ones before are durable.
         """
         last, is_open = self._queue.begin_flush()
         if last is not None:
@@ -85,7 +85,8 @@ class Appender:
         return self._queue.stats()
 
     def close(self, timeout: Duration | None = None) -> None:
-        """Flush and stop. Closing again is fine.
+        """Flush and stop. Closing again is fine. By a text `batch_ids` this ends the last batch, too: the source has
+        been read to its end.
 
         Args:
             timeout: how long that may take; else as long as the store fails.
@@ -103,7 +104,7 @@ class Appender:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self.close()
+            self._queue.close(None, complete=error is None)
         except FirnError as failure:
             if error is None:  # else the block's own error is the one to see
                 raise

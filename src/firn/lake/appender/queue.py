@@ -6,6 +6,8 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from firn.concurrency.at_exit import ThreadedHandle, unclosed
@@ -65,6 +67,8 @@ class RowQueue(ThreadedHandle):
         self._failure: BaseException | None = None
         self._unsent: tuple[Row, ...] = ()
         self._given_up = threading.Event()
+        self.ended: Future[None] = Future()
+        """When its thread has."""
         self._thread = threading.Thread(target=self._run, name=f"firn-append-{table.name}", daemon=True)
         self._thread.start()
         unclosed.add(self)
@@ -89,6 +93,8 @@ class RowQueue(ThreadedHandle):
                 self._check_locked()
             if wait and self._is_own_thread():
                 raise self._waits_in_own_thread("add(wait=True)")
+            if self._ids is not None and self._is_own_thread():
+                raise self._added_in_own_thread()
             if self._weight >= self._limits.max_pending and not self._is_own_thread():
                 return self._no_room_locked()  # its own thread makes the room
             batch = self._open
@@ -111,8 +117,9 @@ class RowQueue(ThreadedHandle):
                 f"{self._table.name}: the batch that is open has {size_text(self._open.weight)} of rows, which is "
                 "all that may be unsent. End batches sooner, or raise max_pending."
             )
-        self._due = True
-        self._changed.notify_all()
+        if self._open.rows:
+            self._due = True
+            self._changed.notify_all()
         if self._room is None:
             self._room = Future()
         return self._room
@@ -140,7 +147,7 @@ class RowQueue(ThreadedHandle):
             if self._is_own_thread():
                 raise self._waits_in_own_thread("flush()")
             self._check_locked()
-            return self._send_open_locked(), callable(self._ids) and bool(self._open.rows)
+            return self._send_open_locked(), self._ids is not None and bool(self._open.rows)
 
     def _send_open_locked(self) -> Batch | None:
         """Have the open rows committed, if the appender may end their batch; the last batch there is."""
@@ -148,8 +155,6 @@ class RowQueue(ThreadedHandle):
             self._due = True
             self._changed.notify_all()
             return self._open
-        if self._open.rows and isinstance(self._ids, str):
-            self._end_batch_locked()
         return self._closed[-1] if self._closed else self._under_way
 
     def check_outcome(self, batch: Batch, row: Row | None = None) -> None:
@@ -185,26 +190,35 @@ class RowQueue(ThreadedHandle):
 
     # -- ending
 
-    def begin_closing(self) -> None:
+    def begin_closing(self, *, complete: bool = False) -> None:
+        """Begin to end. A source that is `complete` has given all of its rows: its last batch, if a text calls them,
+        may be a shorter one. Else it would be another batch when the source is read again."""
         self._check_fork()
         with self._lock:
             if not self._closing:
                 self._send_open_locked()
+                if complete and self._open.rows and isinstance(self._ids, str):
+                    self._end_batch_locked()
                 self._closing = True
                 self._changed.notify_all()
 
     def close_within(self, seconds: float) -> None:
         if not self._told:
-            self.close(seconds)
+            self.close(seconds, complete=False)
 
-    def close(self, seconds: float | None) -> None:
+    def close(self, seconds: float | None, *, complete: bool = True) -> None:
         """See `Appender.close`."""
         if self._is_own_thread():
             raise self._waits_in_own_thread("close()")
-        self.begin_closing()
-        self._thread.join(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
-        if self._thread.is_alive():
-            late = BackPressureError(f"{self.where}: not all rows were appended within {seconds:g} s.")
+        self.begin_closing(complete=complete)
+        with suppress(FutureTimeoutError):
+            self.ended.result(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
+        self.end(seconds)
+
+    def end(self, seconds: float | None = None) -> None:
+        """Say what is left, when its thread has ended or the time has passed."""
+        if not self.ended.done():
+            late = BackPressureError(f"{self.where}: not all rows were appended within {seconds or 0:g} s.")
             late.__cause__ = self._writer.last_error
             self._fail(late)
         elif self._failure is None and self._open.rows:
@@ -221,6 +235,12 @@ class RowQueue(ThreadedHandle):
     # -- the thread
 
     def _run(self) -> None:
+        try:
+            self._append_all()
+        finally:
+            self.ended.set_result(None)
+
+    def _append_all(self) -> None:
         while (batch := self._next()) is not None:
             try:
                 version = self._writer.write(batch)
@@ -246,10 +266,7 @@ class RowQueue(ThreadedHandle):
                         self._under_way, self._open, self._due = self._open, Batch(), False
                         return self._under_way
                 elif self._closing:
-                    if not (self._open.rows and isinstance(self._ids, str)):
-                        return None
-                    self._end_batch_locked()
-                    continue
+                    return None
                 self._changed.wait(None if left is None else min(left, threading.TIMEOUT_MAX))
             return None
 
@@ -325,9 +342,15 @@ class RowQueue(ThreadedHandle):
         return error
 
     def _still_open(self) -> InvalidInputError:
+        left = f"{self._table.name}: {len(self._open.rows)} rows are in a batch that hasn't ended, and "
+        if isinstance(self._ids, str):
+            return InvalidInputError(
+                f"{left}that ends with {self._limits.rows} rows, or with the source: call close() when it has given "
+                "all of its rows. Else it has these still: add all of them again, from its beginning."
+            )
         return InvalidInputError(
-            f"{self._table.name}: {len(self._open.rows)} rows are in a batch that hasn't ended, and only batch_ids "
-            "says where. Their source has them still: end with a row for whose position it gives an id."
+            f"{left}only batch_ids says where. Their source has them still: end with a row for whose position it "
+            "gives an id."
         )
 
     def _is_own_thread(self) -> bool:
@@ -336,4 +359,10 @@ class RowQueue(ThreadedHandle):
     def _waits_in_own_thread(self, call: str) -> InvalidInputError:
         return InvalidInputError(
             f"{self._table.name}: {call} in on_retry or on_reject would wait for itself. add(row) is fine there."
+        )
+
+    def _added_in_own_thread(self) -> InvalidInputError:
+        return InvalidInputError(
+            f"{self._table.name}: a row that on_reject adds is in no batch of the source: when that is read again, "
+            "it would be in another one, or in none. Append it by table.append(), or add it to another appender."
         )
