@@ -346,6 +346,30 @@ def test_old_rows_are_folded_however_few() -> None:
     assert keeper.round().commits == 2
 
 
+def test_other_verbs_do_not_hide_rows_from_a_keeper(db: firn.Database) -> None:
+    table = db.create_table("t", properties=FOLDED)
+    keeper = TableKeeper(db.table("t").context)  # type: ignore[arg-type]
+    for n in range(40):
+        append(table, 1, n)
+        if n % 4 == 3:
+            table.delete(f"n = {n}")
+        keeper.round()
+        assert parts(table) <= 10
+    assert rows(table) == [n for n in range(40) if n % 4 != 3]
+
+
+def test_a_look_reads_what_others_maintained_once(db: firn.Database) -> None:
+    table, other = db.create_table("t", properties=FOLDED), TableKeeper(db.table("t").context)  # type: ignore[arg-type]
+    append(table, 12)
+    TableKeeper(table.context).round()
+    gets = []
+    for _ in range(2):
+        before = table.bucket.counters.as_dict()
+        assert other.look().logs == 0
+        gets.append(table.bucket.counters.since(before)["get"])
+    assert gets == [1, 0]
+
+
 def test_nobody_waits_for_a_lock_and_a_dead_holder_is_taken_over() -> None:
     store = SimStore()
     table, other = sim_table(store.bucket()), sim_table(store.bucket())
@@ -506,7 +530,7 @@ def test_a_table_without_appends_is_forgotten(db: firn.Database, monkeypatch: py
     append(table, 1)
     now[0] = keepers.FORGET_S
     keeper.step()
-    assert not keeper._tables
+    assert not keeper._tables and not keeper._connections
 
 
 def test_rows_of_few_appends_are_looked_at_when_they_are_old(
@@ -518,6 +542,53 @@ def test_rows_of_few_appends_are_looked_at_when_they_are_old(
     table = db.create_table("t", properties=KEPT)
     append(table, 1)
     assert 60 <= (keeper.step() or 0) <= 75
+
+
+def test_what_waits_for_long_does_not_hold_up_later_appends(
+    db: firn.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, chance = [0.0], [0.0]
+    keeper = Keeper(chance=lambda: chance[0], monotonic=lambda: now[0], threaded=False)
+    monkeypatch.setattr(keepers, "_keepers", [keeper])
+    table = db.create_table("t", properties=KEPT)
+    append(table, 10)
+    assert (keeper.step() or 0) > 3600 and parts(table) == 0  # the sweep of what was folded
+    chance[0] = 0.99
+    append(table, 1)
+    assert 60 <= (keeper.step() or 0) <= 75
+
+
+def test_appends_do_not_shorten_the_rest_after_an_error(
+    db: firn.Database, own_keeper: Keeper, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing(*given: Any, **options: Any) -> Any:
+        raise StoreUnavailableError("slow down")
+
+    now = [0.0]
+    monkeypatch.setattr(own_keeper, "_monotonic", lambda: now[0])
+    monkeypatch.setattr("firn.lake.keep.table_keeper.fold", failing)
+    table = db.create_table("t", properties=KEPT)
+    append(table, 10)
+    for n in range(5):
+        now[0] += 1
+        own_keeper.step()
+        append(table, 1, n)
+    assert len(caplog.records) == 1
+    now[0] += 60
+    own_keeper.step()
+    assert len(caplog.records) == 2
+
+
+def test_an_alteration_ends_keeping_and_begins_it(db: firn.Database, own_keeper: Keeper) -> None:
+    table = db.create_table("t", properties=KEPT)
+    append(table, 20)
+    table.alter(set_properties={"maintain": "none"})
+    own_keeper.step()
+    assert parts(table) == 20
+    table.alter(set_properties={"maintain": "auto"})
+    append(table, 1, 20)
+    own_keeper.step()
+    assert parts(table) == 0
 
 
 def test_closing_waits_for_the_round_under_way(db: firn.Database, own_keeper: Keeper) -> None:

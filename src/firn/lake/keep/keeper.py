@@ -26,11 +26,13 @@ FORGET_S = 600.0
 
 @dataclass
 class _Kept:
-    """A table, and when it is to be looked at: None if nobody has appended since."""
+    """A table, and when it is to be looked at: None if nobody has appended since. Never sooner than `not_before`,
+    whatever is appended: after an error, and while somebody holds the lock."""
 
     keeper: TableKeeper
     used: float
     due: float | None = None
+    not_before: float = 0.0
     ended: bool = False
     """Whether it is done with: its connection was closed, or an error won't go away."""
 
@@ -96,10 +98,11 @@ class Keeper:
             kept.used = now
             if self._chance() < LOOK_CHANCE:
                 self._look_at(kept, now)
-            elif kept.due is None and table.definition.inline:
+            elif table.definition.inline:
                 self._look_at(kept, now + OLDEST_MS / 1000 * (1 + self._chance() / 4))
 
     def _look_at(self, kept: _Kept, at: float) -> None:
+        at = max(at, kept.not_before)
         if kept.ended or (kept.due is not None and kept.due <= at):
             return
         kept.due = at
@@ -118,19 +121,24 @@ class Keeper:
             if kept is None:
                 return self._pause(now)
             kept.due, self._busy = None, kept
-        rest: float | None = None
+        rest, failed = None, False
         try:
-            kept.keeper.round(ended=lambda: kept.ended)
-            rest = kept.keeper.rest_s
+            if kept.keeper.table.definition.keeps_itself:  # it may have been altered
+                failed = kept.keeper.round(ended=lambda: kept.ended).busy > 0
+                rest = kept.keeper.rest_s
         except BaseException as error:
-            rest = rest_after(error, kept.keeper.table.name)
+            rest, failed = rest_after(error, kept.keeper.table.name), True
             kept.ended |= rest is None
         finally:
             with self._changed:
                 self._busy = None
                 self._changed.notify_all()
                 if rest is not None and not kept.ended:
-                    kept.due = now + rest  # not sooner, whatever was appended meanwhile
+                    again = now + rest
+                    if failed:
+                        kept.due = kept.not_before = again
+                    else:
+                        kept.due = again if kept.due is None else min(kept.due, again)
         return self._pause(self._monotonic())
 
     def _next(self, now: float) -> _Kept | None:
@@ -139,11 +147,17 @@ class Keeper:
 
     def _pause(self, now: float) -> float | None:
         with self._changed:
-            for name, kept in list(self._tables.items()):
-                if kept.due is None and not kept.ended and now - kept.used >= FORGET_S:
-                    del self._tables[name]
+            at_rest = {
+                name: kept.used + FORGET_S
+                for name, kept in self._tables.items()
+                if kept.due is None and not kept.ended
+            }
+            for name in [name for name, until in at_rest.items() if until <= now]:
+                del self._tables[name], at_rest[name]
+            for owner in self._connections.keys() - {owner for owner, _ in self._tables}:
+                del self._connections[owner]
             due = [kept.due for kept in self._tables.values() if kept.due is not None]
-        return max(0.0, min(due) - now) if due else None
+        return max(0.0, min((*due, *at_rest.values())) - now) if due or at_rest else None
 
     def forget(self, owner: Engines) -> None:
         """Begin no round of a connection's tables any more; one under way ends after its commit."""

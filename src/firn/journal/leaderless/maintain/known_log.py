@@ -103,7 +103,8 @@ def newer(loader: LogLoader, known: KnownLog) -> Loaded | None:
 @dataclass(frozen=True)
 class Waiting:
     """Append logs that no maintenance log is known to replace, as a LIST shows them: how many, their bytes, and the
-    time of the oldest. `newest` is the newest maintenance log that is known, and `last` the newest log of all."""
+    time of the oldest. `newest` is the newest maintenance log below which none of them is, and `last` the newest log
+    of all."""
 
     logs: int = 0
     bytes: int = 0
@@ -113,30 +114,39 @@ class Waiting:
 
 
 def waiting(loader: LogLoader, newest: str, known: KnownLog | None = None) -> Waiting:
-    """Look what may be there to fold: behind `newest`, the newest maintenance log that is known, or behind what is
-    `known`, if nobody has published since. It decides nothing: what is there is only certain under the lock. 1 LIST.
+    """Look what may be there to fold: behind `newest`, up to which nothing is counted, or behind what is `known`. It
+    decides nothing: what is there is only certain under the lock.
+
+    Cost: 1 LIST, and 1 GET a maintenance log of somebody else that isn't known yet: it may have taken these appends,
+    or be about something else, an alteration or a deletion.
     """
     prefix = loader.layout.log_prefix
     after = prefix + (newest if known is None else known.after)
-    appends: list[ObjectInfo] = []
-    last = ""
+    listed: dict[str, ObjectInfo] = {}
+    names: list[LogName] = []
     for info in loader.bucket.list(prefix, after=after).objects:
         parsed = parse_log_name(loader.layout.log_name(info.key))
-        if parsed is None or parsed.ms is None:
-            continue
-        last = parsed.name
-        if not parsed.maintenance:
-            appends.append(info)
-        elif parsed.name > newest:
-            newest = parsed.name
-    names = {loader.layout.log_name(info.key): info for info in appends}
-    if known is not None and known.newest == newest:
-        settled = replaced_names(known.logs) | known.listed.keys()
-        found = {name: info for name, info in names.items() if name not in settled}
+        if parsed is not None and parsed.ms is not None:
+            listed[parsed.name] = info
+            names.append(parsed)
+    settled: set[str] = set() if known is None else replaced_names(known.logs) | known.listed.keys()
+    others = [n for n in names if n.maintenance and n.name not in settled]
+    replaced = loader.replaced_by(others, listed)
+    if replaced is None:  # one of them has changed meanwhile: count what it can't have taken
+        last = max(n.name for n in others)
+        settled |= {n.name for n in names if n.name < last}
     else:
-        found = {name: info for name, info in names.items() if name > newest}
-    oldest = min((int(name.partition("_")[0]) for name in found), default=0)
-    return Waiting(len(found), sum(info.size for info in found.values()), oldest, newest, last)
+        settled |= replaced
+    found = [n for n in names if not n.maintenance and n.name not in settled]
+    begin = min((n.name for n in found), default="~")
+    newest = max([newest, *(n.name for n in names if n.maintenance and n.name < begin)])
+    return Waiting(
+        len(found),
+        sum(listed[n.name].size for n in found),
+        min((n.ms or 0 for n in found), default=0),
+        newest,
+        max(listed, default=""),
+    )
 
 
 def _without_rows(log: Log) -> Log:

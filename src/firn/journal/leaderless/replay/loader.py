@@ -112,6 +112,19 @@ class LogLoader:
         tail = Checkpoint(basis=Basis(since_ms, 0, {}, frozenset()))
         return self._until_consistent(lambda: self._attempt(None, True, tail, TAIL))
 
+    def replaced_by(self, names: Sequence[LogName], listed: dict[str, ObjectInfo]) -> set[str] | None:
+        """What these maintenance logs replace, and those that they replace; None if one changed since the LIST. 1 GET
+        a log that isn't known, and that no other of them replaces."""
+        with self._mutex:
+            cache = self._cache
+        attempt = _Attempt(self, listed, cache, Checkpoint())
+        if not attempt.fetch_replacers(names):
+            return None
+        with self._mutex:
+            found = {(name, listed[name].etag): log for name, log in attempt.logs.items()}
+            self._cache = {**self._cache, **found}
+        return attempt.replaced()
+
     def _until_consistent(self, attempt: Callable[[], Loaded | None]) -> Loaded:
         """What an attempt finds while nothing changes meanwhile."""
         for number in range(MAX_ATTEMPTS):
