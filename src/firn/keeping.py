@@ -97,11 +97,13 @@ class RoundKeeper(Protocol):
 
 @dataclass
 class Turns:
-    """A keeper's turns: after an error it rests, and after some it gets none any more."""
+    """A keeper's turns: after an error it rests, and after some it gets none any more. `gone` says that the table was
+    dropped."""
 
     name: str
     keeper: RoundKeeper
     monotonic: Callable[[], float] = time.monotonic
+    gone: bool = False
     _from: float | None = 0.0
 
     def take(self, *, force: bool = False, ended: Callable[[], bool] = never) -> KeepReport:
@@ -112,10 +114,11 @@ class Turns:
             return self.keeper.round(force=force, ended=ended)
         except LockHeldError:
             return KeepReport(self.name, busy=1)
-        except FirnError as error:
+        except Exception as error:  # of that table alone, whatever it is
             rest = rest_after(error, self.name)
             self._from = None if rest is None else self.monotonic() + rest
-            return KeepReport(self.name, error=str(error))
+            self.gone = isinstance(error, TableNotFoundError)
+            return KeepReport(self.name, error=str(error) if isinstance(error, FirnError) else repr(error))
 
 
 def parse_interval(text: Interval | None) -> tuple[float, float]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from firn.database.tables import Tables
 from firn.errors import FirnError
-from firn.keeping import Turns, rest_after
+from firn.keeping import AFTER_ERROR_S, Turns, log, rest_after
 
 LOOK_FOR_TABLES_S = 300.0
 """How often a keeper looks for tables that came or went."""
@@ -27,35 +27,48 @@ class KeptTables:
     monotonic: Callable[[], float] = time.monotonic
     _turns: dict[str, Turns | None] = field(default_factory=dict)
     """By table; None for one that isn't kept."""
-    _looked: float | None = None
+    _next: float | None = None
+    """When it looks for tables again."""
 
     def turns(self) -> Iterable[Turns]:
-        """Their turns. Now and then it looks for tables that came or went: what `Database.tables` costs.
+        """Their turns. Now and then it looks for tables that came or went, and for new ones of an old name: what
+        `Database.tables` costs. An error of the first look is raised, others are logged.
 
         Raises:
             TableNotFoundError: there is no table of a name that was given.
         """
         now = self.monotonic()
-        if self._looked is None or (self.names is None and now - self._looked >= LOOK_FOR_TABLES_S):
-            self._look()
-            self._looked = now
+        if self._next is None or now >= self._next:
+            self._next = now + self._look_again(first=self._next is None)
         # Tables that share something have one turn.
         return {turns.name: turns for turns in self._turns.values() if turns is not None}.values()
 
-    def _look(self) -> None:
+    def _look_again(self, *, first: bool) -> float:
+        """Look for tables; in how many seconds to do so again."""
+        try:
+            self._look(first)
+        except FirnError as error:
+            if first:
+                raise
+            log.warning("looking for tables to keep failed, trying again in %g s: %s", AFTER_ERROR_S, error)
+            return AFTER_ERROR_S
+        return LOOK_FOR_TABLES_S
+
+    def _look(self, first: bool) -> None:
         names = self.tables.names(None) if self.names is None else self.names
-        for gone in self._turns.keys() - set(names):
+        dropped = {name for name, turns in self._turns.items() if turns is not None and turns.gone}
+        for gone in (self._turns.keys() - set(names)) | dropped:
             del self._turns[gone]
         for name in names:
             if name not in self._turns:
-                self._begin(name)
+                self._begin(name, must_be=first and self.names is not None)
 
-    def _begin(self, name: str) -> None:
+    def _begin(self, name: str, must_be: bool) -> None:
         try:
             table = self.tables.find(name)
             named = self.names is not None
             self._turns[name] = self.tables.kinds[table.kind].keeper(table, named=named)
         except FirnError as error:  # of that table alone
-            if self.names is not None:
+            if must_be:
                 raise
             rest_after(error, name)

@@ -99,6 +99,48 @@ def test_a_table_that_comes_later_is_found(db: firn.Database) -> None:
     assert list(kept.turns()) == []
 
 
+@pytest.mark.parametrize("names", [None, ["t"]])
+def test_a_table_that_was_created_anew_is_kept(db: firn.Database, names: list[str] | None) -> None:
+    now = [0.0]
+    kept = KeptTables(db._tables, names, monotonic=lambda: now[0])
+
+    def commits() -> list[int]:
+        now[0] += 300.0
+        return [turns.take(force=True).commits for turns in kept.turns()]
+
+    for _ in range(2):
+        db.create_table("t", properties={"inline": "64KB"}).append([{"n": 1}])
+        assert commits() == [1]
+        db.drop_table("t")
+        if names is None:
+            assert commits() == []
+        else:
+            assert commits() == [0] and commits() == []
+
+
+def test_an_error_while_it_looks_for_tables_ends_nothing(
+    db: firn.Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def unavailable(*given: Any) -> Any:
+        raise firn.StoreUnavailableError("slow down")
+
+    now = [0.0]
+    db.create_table("t")
+    kept = KeptTables(db._tables, monotonic=lambda: now[0])
+    with monkeypatch.context() as patched:
+        patched.setattr(type(db._tables), "names", unavailable)
+        with pytest.raises(firn.StoreUnavailableError):
+            kept.turns()
+    assert [turns.name for turns in kept.turns()] == ["t"]
+    with monkeypatch.context() as patched:
+        patched.setattr(type(db._tables), "names", unavailable)
+        now[0] = 300.0
+        assert [turns.name for turns in kept.turns()] == ["t"] and "trying again in 60 s" in caplog.text
+    db.create_table("u")
+    now[0] = 360.0
+    assert [turns.name for turns in kept.turns()] == ["t", "u"]
+
+
 def test_it_goes_on_until_it_is_stopped(db: firn.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     class Stop(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
@@ -175,6 +217,16 @@ def test_turns_rest_after_errors() -> None:
     assert turns.take().error == "slow down" and turns.take().error is None
     now[0] += 60
     assert turns.take().error == "slow down"
+
+
+def test_an_error_that_nobody_foresaw_is_of_one_table(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing:
+        def round(self, **options: Any) -> KeepReport:
+            raise ZeroDivisionError("a bug")
+
+    turns = Turns("t", Failing())
+    assert turns.take().error == "ZeroDivisionError('a bug')" and "keeping t failed" in caplog.text
+    assert turns.take().error is None
 
 
 def test_a_forked_child_has_a_keeper_once_it_appends(tmp_path: Path) -> None:
