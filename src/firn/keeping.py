@@ -176,7 +176,11 @@ class Keeping:
         budget: Duration | None,
         tell: Callable[[KeepReport], None] | None = None,
     ) -> Keeping:
-        """`InvalidInputError` for an interval or a budget that can't be."""
+        """`InvalidInputError` for what can't be."""
+        if stop is not None and not isinstance(stop, threading.Event):
+            raise InvalidInputError(f"stop is {stop!r}; it must be a threading.Event.")
+        if tell is not None and not callable(tell):
+            raise InvalidInputError(f"tell is {tell!r}; it must be a function that takes a report.")
         return Keeping(
             once,
             stop or threading.Event(),
