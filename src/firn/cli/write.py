@@ -273,9 +273,11 @@ def print_appended(
     elif result.duplicate:
         output.line(f"{table.name} has this batch already (version {result.version}): nothing was appended")
     else:
+        inlined = result.rows and not result.files
+        where = "without a file" if inlined else f"in {output.plural(result.files, 'file')}"
         output.line(
-            f"appended {output.plural(result.rows, 'row')} to {table.name} in "
-            f"{output.plural(result.files, 'file')}, {output.size(result.bytes)}: version {result.version}"
+            f"appended {output.plural(result.rows, 'row')} to {table.name} {where}, "
+            f"{output.size(result.bytes)}: version {result.version}"
         )
         note_columns(new or {}, option)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import orjson
 import pytest
 
 import firn
+from cli_runs import done
 
 pytestmark = pytest.mark.new_tables
 
@@ -43,3 +46,20 @@ def test_tables_of_before_stay_as_they_are(db: firn.Database, monkeypatch: pytes
     assert isinstance(table, firn.LakeTable)
     table.append([{"n": 1}])
     assert len(table.snapshot().objects) == 1
+
+
+def test_a_grace_that_is_too_short_for_readers_is_told(
+    db: firn.Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    db.create_table("long", properties={"tombstone_grace": "12m"})
+    assert not caplog.messages
+    db.create_table("short", properties={"tombstone_grace": "11m"})
+    assert caplog.messages[0].startswith("short: a tombstone_grace of 660 s is too short")
+    db.create_table("files", properties={"tombstone_grace": "1m", "inline": 0, "maintain": "none"})
+    assert len(caplog.messages) == 1
+
+
+def test_the_shell_says_that_no_file_was_written(tmp_path: Path) -> None:
+    done("create", tmp_path / "prod" / "t", "--column", "n=BIGINT")
+    told = done("append", tmp_path / "prod" / "t", stdin='{"n": 1}')
+    assert "appended 1 row to t without a file, " in told.out

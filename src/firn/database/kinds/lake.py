@@ -45,6 +45,7 @@ from firn.lake.definition.definition import (
     create_definition,
     for_new_table,
     read_times,
+    tell_short_grace,
 )
 from firn.lake.definition.keys import parse_key
 from firn.lake.partition.partition import PartitionSpec
@@ -159,6 +160,7 @@ class LakeTables(TableKind[LakeOptions, LakeDefinition, LakeTable]):
         else:
             fenced = self._log_place(definition)[0].capabilities.conditional_put
             definition = for_new_table(definition, conditional_put=fenced)
+        tell_short_grace(definition)
         definition = replace(definition, generation=generation)
         return self.open(create_definition(self.bucket, prefix, definition, over=vacant.over))
 

@@ -3,6 +3,7 @@ If a table is shared with the reference, its properties are altered here."""
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -51,6 +52,8 @@ FEATURES_FORMAT_VERSION = 5  # frozen: with `features`, which a version that doe
 GENERATION = "generation"  # frozen: directories end in `~` and the generation
 FEATURES = frozenset((GENERATION, "definition", WINDOW))
 """Those that a lake table's definition may have."""
+
+log = logging.getLogger("firn")
 
 TABLE_PROPERTIES = {
     "target_size": "128MB",
@@ -490,6 +493,20 @@ def for_new_table(definition: LakeDefinition, *, conditional_put: bool) -> LakeD
     defaults = {name: value for name, value in NEW_TABLES.items() if alone or name != "maintain"}
     found = replace(definition, properties={**defaults, **definition.properties})
     return replace(found, windowed=found.needs_window)
+
+
+def tell_short_grace(definition: LakeDefinition) -> None:
+    """Say so where the grace is so short that no view of the log ever builds on an earlier one."""
+    times = LeaderlessSettings.from_properties(definition.properties)
+    least = times.landing_ms + 2 * times.max_skew_ms
+    if definition.windowed and times.grace_ms <= least:
+        log.warning(
+            "%s: a tombstone_grace of %g s is too short for readers to build on the log checkpoint, and each lists the "
+            "whole log. Above %g s they do, by the other times of the table.",
+            definition.name,
+            times.grace_ms / 1000,
+            least / 1000,
+        )
 
 
 def check_keeping(properties: Mapping[str, Any], table: str, bucket: Bucket) -> None:
