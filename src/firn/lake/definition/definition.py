@@ -501,7 +501,7 @@ def tell_short_grace(definition: LakeDefinition) -> None:
     least = times.landing_ms + 2 * times.max_skew_ms
     if definition.windowed and times.grace_ms <= least:
         log.warning(
-            "%s: a tombstone_grace of %g s is too short for readers to build on the log checkpoint, and each lists the "
+            "%s: a tombstone_grace of %g s is too short for readers to build on the log checkpoint; each lists the "
             "whole log. Above %g s they do, by the other times of the table.",
             definition.name,
             times.grace_ms / 1000,
