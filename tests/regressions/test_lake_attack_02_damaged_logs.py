@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import firn
+from firn.bucket.presence import is_there
 from firn.lake.table import LakeTable
 
 
@@ -80,6 +81,19 @@ def test_one_that_nobody_knows_is_let_go_by_its_name(body: bytes | None) -> None
     assert rows_of(db.table("t")) == [0, 1, 2]
     db.table("t").merge()
     assert rows_of(db.table("t")) == [0, 1, 2]
+
+
+def test_one_that_was_let_go_of_stays_in_no_checkpoint() -> None:
+    db = firn.connect("memory://")
+    table = db.create_table("t", properties={"inline": "64KB"})
+    for n in range(3):
+        table.append([{"n": n}])
+    table.checkpoint()
+    key = logs_of(table)[0]
+    cut(table, key)
+    table.forget_files(db.bucket.uri(key))
+    assert not is_there(db.bucket, "t/_firn/checkpoint.bin")  # views would show the log without a LIST
+    assert rows_of(db.table("t")) == [1, 2]
 
 
 def test_a_log_that_can_be_read_is_kept() -> None:

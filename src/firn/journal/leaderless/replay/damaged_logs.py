@@ -100,4 +100,6 @@ def delete_logs(table: TableLog, found: SortedLogs, gone: Sequence[DamagedLog]) 
     newest = max((log.t for log in found.readable if log.tombstones or log.dead), default=0)
     report = SweepReport(logs=tuple(log.key for log in gone))
     record(table.log_bucket, table.layout, horizon_ms=newest, report=report, now=table.now_ms())
+    if any(log.copy is not None for log in gone):  # else new views would go on showing what it says
+        table.log_bucket.delete_many([table.layout.checkpoint_key])
     table.log_bucket.delete_many([log.key for log in gone])
