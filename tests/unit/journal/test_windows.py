@@ -103,6 +103,18 @@ def test_a_view_ends_with_the_least_grace_since_though_that_was_raised() -> None
     assert rows(reader) == [0, 1, 2]
 
 
+def test_a_view_that_counts_a_log_that_is_gone_is_given_up(store: SimStore) -> None:
+    reader = journal_on(store, "reader", windowed=True)
+    first = append(journal_on(store, "keeper"), [1001])
+    pass_time(reader, 600)
+    append(journal_on(store, "keeper"), [1002])
+    assert rows(reader) == [*EXPECTED, 1001, 1002]
+    (gone,) = (log for log in reader.loader.load().logs if any(f.path == first.path for f in log.files))
+    reader.log_bucket.delete(LAYOUT.log_key(gone.name))
+    reader.snapshot(reader.snapshot().version)  # which lists everything
+    assert rows(reader) == [*EXPECTED, 1002]
+
+
 def test_a_checkpoint_of_another_window_lends_its_bodies_alone(store: SimStore) -> None:
     bucket = store.bucket("fresh")
     settings = replace(SETTINGS, landing_delay_ms=SETTINGS.landing_delay_ms + 1)

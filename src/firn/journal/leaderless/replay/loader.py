@@ -19,6 +19,8 @@ from firn.journal.leaderless.replay.checkpoint import Basis, Bodies, Checkpoint
 CHECKPOINT_FROM = 5
 """Below so many uncached logs the checkpoint isn't asked for: it may not exist, and they cost as little."""
 MAX_ATTEMPTS = 50
+BUILDING_ATTEMPTS = 5
+"""After so many a view lists everything: an earlier one may count a log that is gone, and that nothing replaced."""
 WHOLE, VIEW, TAIL, HELD = "whole", "view", "tail", "held"
 """What a load lists: everything, what is behind an earlier view, or what a stream may deliver; or logs that a fold
 has read beside."""
@@ -96,8 +98,9 @@ class LogLoader:
         the latter, in a new process and after a rest. Not with a bound, `every`, or `whole`.
         """
 
-        def attempt() -> Loaded | None:
-            found = Checkpoint() if bound is not None or every or whole else self._basis()
+        def attempt(number: int) -> Loaded | None:
+            alone = bound is not None or every or whole or number >= BUILDING_ATTEMPTS
+            found = Checkpoint() if alone else self._basis()
             loaded = self._attempt(bound, every, found)
             return loaded if loaded is not None and self.counts(loaded) else None
 
@@ -110,7 +113,7 @@ class LogLoader:
         """Every log that is named from a time on, replaced or not. Cost: a LIST from there on, 1 GET a log not
         cached."""
         tail = Checkpoint(basis=Basis(since_ms, 0, {}, frozenset()))
-        return self._until_consistent(lambda: self._attempt(None, True, tail, TAIL))
+        return self._until_consistent(lambda _: self._attempt(None, True, tail, TAIL))
 
     def replaced_by(self, names: Sequence[LogName], listed: dict[str, ObjectInfo]) -> set[str] | None:
         """What these maintenance logs replace, and those that they replace; None if one changed since the LIST. 1 GET
@@ -125,10 +128,10 @@ class LogLoader:
             self._cache = {**self._cache, **found}
         return attempt.replaced()
 
-    def _until_consistent(self, attempt: Callable[[], Loaded | None]) -> Loaded:
+    def _until_consistent(self, attempt: Callable[[int], Loaded | None]) -> Loaded:
         """What an attempt finds while nothing changes meanwhile."""
         for number in range(MAX_ATTEMPTS):
-            if (loaded := attempt()) is not None:
+            if (loaded := attempt(number)) is not None:
                 return loaded
             self.clock.sleep(random.random() * min(0.05 * 2**number, 2.0))
         raise StoreUnavailableError(
