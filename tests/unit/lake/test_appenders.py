@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import firn
@@ -315,7 +316,7 @@ def test_a_callback_that_fails_keeps_the_rows(table: LakeTable) -> None:
     assert isinstance(failed.value.__cause__, ZeroDivisionError) and len(failed.value.unsent) == 2
 
 
-@pytest.mark.parametrize("row", [5, [{"n": 1}], {}, None, "n"])
+@pytest.mark.parametrize("row", [5, [{"n": 1}], {}, None, "n", pd.DataFrame({"n": [1]})])
 def test_what_isnt_a_row_is_refused_at_once(table: LakeTable, row: Any) -> None:
     with table.appender() as out:
         with pytest.raises(firn.InvalidInputError, match="isn't a row"):

@@ -112,7 +112,7 @@ class BatchEnds:
 
     def checked(self, row: Mapping[str, Any]) -> Row:
         """A row as it is now."""
-        if not (row and (type(row) is dict or isinstance(row, Mapping))):
+        if not ((type(row) is dict or isinstance(row, Mapping)) and row):  # a DataFrame has no truth value
             raise InvalidInputError(
                 f"{self._table}: {row!r:.80} isn't a row: add a dict of values by column, with at least one."
             )
