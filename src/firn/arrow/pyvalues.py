@@ -308,9 +308,12 @@ def _structs(values: Sequence[Any], rows: Sequence[int], path: str, known: Type 
             if not isinstance(name, str):
                 raise InvalidInputError(f"{path} has the key {name!r} in row {rows[at]}: keys are strings")
             names[name] = None
+    inner = dict(known.fields) if isinstance(known, Struct) else {}
+    if not names and known is not None and not inner:
+        _refuse_first(values, rows, path, lambda value: True, f"the column is {known}")
+    names = names or dict.fromkeys(inner)
     if not names:
         return pa.nulls(len(values))
-    inner = dict(known.fields) if isinstance(known, Struct) else {}
     children = {
         name: build(
             [None if value is None else value.get(name) for value in values],

@@ -415,3 +415,15 @@ def test_declared_columns() -> None:
 def test_a_schema_that_no_table_can_have(schema: Any, match: str) -> None:
     with pytest.raises(InvalidInputError, match=match):
         declared_columns(schema)
+
+
+@pytest.mark.parametrize("kind", ["BIGINT", "VARCHAR", "JSON", "BIGINT[]"])
+def test_an_empty_dict_is_no_null_of_another_type(kind: str) -> None:
+    with pytest.raises(InvalidInputError, match="the column is"):
+        to_reader([{"c": {}}, {"c": None}], known={"c": kind})
+
+
+def test_an_empty_dict_is_the_struct_that_it_is_beside_others() -> None:
+    for rows in ([{"c": {}}], [{"c": {}}, {"c": {"a": 1}}]):
+        found = to_reader(rows, known={"c": "STRUCT(a BIGINT)"})
+        assert next(found.batches()).column("c").to_pylist()[0] == {"a": None}
