@@ -71,8 +71,6 @@ class BatchWriter:
                 self._again(error, next(after_failure))
             else:
                 self.last_error = None
-                if self._table.definition.keeps_itself:
-                    self._table.engines.appended(self._table)
                 return version
         return None
 
