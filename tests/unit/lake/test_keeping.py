@@ -387,6 +387,24 @@ def test_nobody_waits_for_a_lock_and_a_dead_holder_is_taken_over() -> None:
     assert rows(table) == list(range(20))
 
 
+def test_a_verb_waits_hardly_longer_than_a_keeper_holds_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SimStore()
+    table, other = sim_table(store.bucket()), sim_table(store.bucket())
+    append(table, 2)
+    clock, rests = table.bucket.clock, []  # type: ignore[attr-defined]
+    with other.journal.exclusive("fold") as held:
+
+        def sleep(seconds: float) -> None:
+            rests.append(seconds)
+            if len(rests) == 5:
+                held.lease.release()
+
+        monkeypatch.setattr(clock, "sleep", sleep)
+        table.delete("n = 0")
+    assert rests == [0.1, 0.2, 0.4, 0.8, 1.0]
+    assert rows(table) == [1]
+
+
 def test_a_single_round_waits_until_the_holder_is_known_to_be_dead() -> None:
     store = SimStore()
     table, other = sim_table(store.bucket()), sim_table(store.bucket())

@@ -36,6 +36,10 @@ from firn.journal.sealed import seal, unseal
 
 _FIELDS = frozenset(("firn", "nonce", "epoch", "holder", "op", "intent", "lease_ms"))
 
+POLL_S = 0.1, 1.0
+"""How long a waiter rests between two looks at a held lock, at first and at most, but no longer than a tenth of the
+lease: keepers hold it for far less than a second."""
+
 
 @dataclass(frozen=True)
 class LockState:
@@ -181,7 +185,7 @@ def acquire(
     """
     holder = f"{socket.gethostname()}-{os.getpid()}"
     started = clock.monotonic()
-    seen = seen or Sighting()
+    seen, (rest, longest) = seen or Sighting(), POLL_S
     while True:
         blob = find(bucket, key)
         if blob is None:
@@ -212,7 +216,8 @@ def acquire(
                 f"(epoch {current.epoch}). Retry when it is done; a dead holder's lock is taken over "
                 f"{current.lease_ms / 1000:g} s after its last sign of life."
             )
-        clock.sleep(min(current.lease_ms / 10_000, 1.0))
+        clock.sleep(min(rest, current.lease_ms / 10_000))
+        rest = min(2 * rest, longest)
 
 
 @contextmanager
