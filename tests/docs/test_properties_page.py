@@ -13,7 +13,7 @@ from firn.journal.writer.settings import PROPERTIES as WRITER_PROPERTIES
 from firn.journal.writer.settings import WriterSettings
 from firn.keyed.definition.settings import KEYED_PROPERTIES
 from firn.lake.definition import definition
-from firn.lake.definition.definition import TABLE_PROPERTIES
+from firn.lake.definition.properties import TABLE_PROPERTIES
 from firn.lake.write.write import WriteSpec
 from firn.records.definition.settings import RECORD_PROPERTIES
 from firn.units import parse_duration, parse_size

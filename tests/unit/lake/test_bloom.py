@@ -24,7 +24,7 @@ from firn.bucket import open_bucket
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import DataFile
-from firn.lake.definition.definition import check_properties, parse_bloom_filters
+from firn.lake.definition.properties import check_properties, parse_bloom_filters
 from firn.lake.parquet import bloom as parquet_bloom
 from firn.lake.parquet import source
 from firn.lake.parquet.encode import bloom_columns

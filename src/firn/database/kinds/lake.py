@@ -40,14 +40,13 @@ from firn.journal.lock import ExclusiveLock
 from firn.keeping import Turns
 from firn.lake.definition.definition import (
     LakeDefinition,
-    check_keeping,
-    check_properties,
     create_definition,
     for_new_table,
     read_times,
     tell_short_grace,
 )
 from firn.lake.definition.keys import parse_key
+from firn.lake.definition.properties import check_keeping, check_properties
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.results import DropReport, MendReport
 from firn.lake.table import LakeTable

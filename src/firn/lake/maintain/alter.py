@@ -20,8 +20,9 @@ from firn.journal.leaderless.format.settings import PROTOCOL_TIMES, LeaderlessSe
 from firn.journal.model import ColumnTypes, Commit, Snapshot
 from firn.journal.typenames import quoted
 from firn.lake.context import LakeContext
-from firn.lake.definition.definition import LakeDefinition, check_names, parse_bloom_filters
+from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import KeySpec
+from firn.lake.definition.properties import check_names, parse_bloom_filters
 from firn.lake.maintain.alteration import (
     Alteration,
     Change,

@@ -34,11 +34,9 @@ from firn.journal.typenames import quoted
 from firn.lake.context import LakeContext
 from firn.lake.definition.definition import (
     LakeDefinition,
-    check_keeping,
-    check_properties,
-    parse_bloom_filters,
 )
 from firn.lake.definition.order import split_order
+from firn.lake.definition.properties import check_keeping, check_properties, parse_bloom_filters
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.write.sort import parse_order, sort_keys
 from firn.names import fold
@@ -242,6 +240,8 @@ class Planner:
             if kind == PROPERTY:
                 shown = None if value is None else self.asked.properties[name]
                 self._add(property_line(name, shown), {(kind, name): value})
+            elif kind == FEATURE:
+                self._add(f"feature {name}", {(kind, name): value})
             else:
                 self.changes[-1].entries[kind, name] = value
 
