@@ -63,7 +63,9 @@ def keep(
     else:
         for name in sorted(total):
             output.line(kept_line(total[name]))
-        if not total:
+        if not total and budget is not None:
+            output.note(f"No table of {database} had its turn within {budget}.")
+        elif not total:
             output.note(f"Nothing in {database} to keep.")
         meter.note()
     if any(report.error for report in total.values()):

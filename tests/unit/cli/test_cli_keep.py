@@ -13,7 +13,7 @@ import pytest
 import firn
 from cli_runs import done, run
 from firn.cli.keep import kept_line
-from firn.keeping import KeepReport
+from firn.keeping import Keeping, KeepReport
 
 
 def filled(directory: Path, commits: int = 20) -> firn.LakeTable:
@@ -52,6 +52,13 @@ def test_wrong_use(tmp_path: Path, options: list[str], code: int, message: str) 
 
 def test_nothing_is_there_to_keep(tmp_path: Path) -> None:
     assert run("keep", tmp_path, "--once").code == 3
+
+
+def test_a_budget_that_was_over_at_once_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(tmp_path, 1)
+    monkeypatch.setattr(Keeping, "_is_ended", lambda self, began: True)
+    found = run("keep", tmp_path, "--once", "--budget", "1s")
+    assert found.code == 0 and f"No table of {tmp_path} had its turn within 1s." in found.err
 
 
 def test_a_table_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
