@@ -131,7 +131,7 @@ def sweep(objects: float, listed: float, files: float, *, inline: bool) -> Reque
     """Deletes so many objects, of so many logs and data files that are listed. The checkpoint, if there is one, is
     written anew."""
     if inline:
-        return Requests(get=5, put=7, list=pages(listed) + pages(files) + 2, delete=objects)
+        return Requests(get=6, put=7, list=pages(listed) + pages(files) + 2, delete=objects)
     return Requests(get=4, put=6, list=_passes(listed) + pages(files) + 1, delete=objects)
 
 

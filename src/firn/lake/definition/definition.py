@@ -363,7 +363,7 @@ def for_new_table(definition: LakeDefinition, *, conditional_put: bool) -> LakeD
 def tell_short_grace(definition: LakeDefinition) -> None:
     """Say so where the grace is so short that no view of the log ever builds on an earlier one."""
     times = LeaderlessSettings.from_properties(definition.properties)
-    least = times.landing_ms + 2 * times.max_skew_ms
+    least = times.window_ms + 2 * times.max_skew_ms
     if definition.windowed and times.grace_ms <= least:
         log.warning(
             "%s: a tombstone_grace of %g s is too short for readers to build on the log checkpoint; each lists the "

@@ -95,8 +95,18 @@ class LeaderlessSettings:
 
     @property
     def landing_ms(self) -> int:
-        """How long after its time a log may appear, by any clock: W."""
+        """How long after its time an append's log may appear, by any clock."""
         return self.retry_window_ms + self.landing_delay_ms + 2 * self.max_skew_ms
+
+    @property
+    def window_ms(self) -> int:
+        """How long after its time any log may appear, by any clock: W."""
+        return self.sending_ms + self.landing_delay_ms + 2 * self.max_skew_ms
+
+    @property
+    def sending_ms(self) -> int:
+        """How long after its stamp a maintenance log may be sent: R, but a second at least, as it takes requests."""
+        return max(self.retry_window_ms, 1000)
 
     @property
     def _slack_ms(self) -> int:

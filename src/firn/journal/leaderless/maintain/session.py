@@ -211,7 +211,7 @@ class MaintenanceSession:
     def _window_left(self) -> float:
         """For how many seconds the log may still be sent (rule 21)."""
         elapsed = self.table.clock.monotonic() - self._stamped
-        left = self.table.settings.retry_window_ms / 1000 - elapsed
+        left = self.table.settings.sending_ms / 1000 - elapsed
         if left <= 0:
             raise StoreUnavailableError(
                 f"{self.table.log_bucket.uri(self.table.layout.log_root)}: publishing this {self.op} took longer "

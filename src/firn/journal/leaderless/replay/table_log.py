@@ -226,7 +226,7 @@ class TableLog:
         """How a view may build on an earlier one, of that time or of now; None if it has to list the whole log."""
         if not self.windowed:
             return None
-        width, skew = self.lasting().landing_ms, 2 * self.settings.max_skew_ms
+        width, skew = self.lasting().window_ms, 2 * self.settings.max_skew_ms
         since_ms = self.clock.now_ms() if since_ms is None else since_ms
         grace = self.created_settings.least_grace_ms(self.definition, since_ms)
         return Window(width, grace - width - skew, skew)
