@@ -1,7 +1,7 @@
 """Write the golden tables with the feature `window`: `python tests/format/make_golden_window.py`.
 
-One was created with it, and one of version 0.1 turned it on. What is there is never written anew. `expected.json` says
-what each version of each table reads as.
+One was created with it, and one of version 0.1 turned it on. What is there is never written anew. `expected.json`
+says what each version of each table reads as.
 """
 
 from __future__ import annotations
