@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -549,6 +550,24 @@ def test_a_table_without_appends_is_forgotten(db: firn.Database, monkeypatch: py
     now[0] = keepers.FORGET_S
     keeper.step()
     assert not keeper._tables and not keeper._connections
+
+
+def test_a_table_has_one_keeper_however_many_connections_append(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = Keeper(chance=never_by_chance, threaded=False)
+    monkeypatch.setattr(keepers, "_keepers", [keeper])
+    first = firn.connect(tmp_path)
+    append(first.create_table("t", properties=KEPT), 1)
+    for _ in range(3):
+        table = firn.connect(tmp_path).table("t")
+        assert isinstance(table, firn.LakeTable)
+        append(table, 1)
+    assert (len(keeper._tables), len(keeper._connections)) == (1, 1)
+    first.close()
+    assert (len(keeper._tables), len(keeper._connections)) == (0, 0)
+    append(table, 1)
+    assert (len(keeper._tables), len(keeper._connections)) == (1, 1)
 
 
 def test_rows_of_few_appends_are_looked_at_when_they_are_old(

@@ -36,6 +36,11 @@ class _Kept:
     ended: bool = False
     """Whether it is done with: its connection was closed, or an error won't go away."""
 
+    @property
+    def owner(self) -> Engines:
+        """Of the connection that appended first. Others that append to the table have it kept by that one."""
+        return self.keeper.table.engines
+
 
 class _Connection(ThreadedHandle):
     """What the end of a connection, or of the process, ends: the keeping of its tables."""
@@ -75,7 +80,7 @@ class Keeper:
         threaded: bool = True,
     ) -> None:
         self._chance, self._monotonic, self._threaded = chance, monotonic, threaded
-        self._tables: dict[tuple[int, str], _Kept] = {}
+        self._tables: dict[tuple[str, str], _Kept] = {}
         self._connections: dict[int, _Connection] = {}
         self._changed = threading.Condition()
         self._busy: _Kept | None = None
@@ -85,13 +90,13 @@ class Keeper:
     def appended(self, table: LakeContext) -> None:
         """Take note of an append: now and then, have a look at the table. No request."""
         now, owner = self._monotonic(), table.engines
+        name = table.bucket.uri(table.prefix), table.created.id
         with self._changed:
             if self._stopped or owner.closed:
                 return
-            kept = self._tables.get((id(owner), table.created.id))
-            if kept is None:
-                kept = _Kept(TableKeeper(table, chance=self._chance), now)
-                self._tables[id(owner), table.created.id] = kept
+            kept = self._tables.get(name)
+            if kept is None or (kept.ended and kept.owner is not owner):  # a new connection may have the right
+                kept = self._tables[name] = _Kept(TableKeeper(table, chance=self._chance), now)
                 if id(owner) not in self._connections:
                     self._connections[id(owner)] = connection = _Connection(self, owner)
                     unclosed.add(connection)
@@ -154,7 +159,7 @@ class Keeper:
             }
             for name in [name for name, until in at_rest.items() if until <= now]:
                 del self._tables[name], at_rest[name]
-            for owner in self._connections.keys() - {owner for owner, _ in self._tables}:
+            for owner in self._connections.keys() - {id(kept.owner) for kept in self._tables.values()}:
                 del self._connections[owner]
             due = [kept.due for kept in self._tables.values() if kept.due is not None]
         return max(0.0, min((*due, *at_rest.values())) - now) if due or at_rest else None
@@ -162,7 +167,7 @@ class Keeper:
     def forget(self, owner: Engines) -> None:
         """Begin no round of a connection's tables any more; one under way ends after its commit."""
         with self._changed:
-            for name in [name for name in self._tables if name[0] == id(owner)]:
+            for name in [name for name, kept in self._tables.items() if kept.owner is owner]:
                 self._tables.pop(name).ended = True
             self._connections.pop(id(owner), None)
 
@@ -171,7 +176,7 @@ class Keeper:
         if not self._is_own_thread():
             with self._changed:
                 self._changed.wait_for(
-                    lambda: self._busy is None or self._busy.keeper.table.engines is not owner, seconds
+                    lambda: self._busy is None or self._busy.owner is not owner, seconds
                 )
 
     def stop(self, seconds: float = END_S) -> None:
