@@ -196,7 +196,7 @@ class TableKeeper:
         return wants_fold(
             seen,
             self.memory.pace.fold_at(usual),
-            cold=self.memory.known is None,
+            cold=self.memory.known is None or self.memory.known.newest < self.memory.counted,
             partitions=self.memory.partitions,
             inlines=self._inlines,
             now_ms=self._journal.now_ms(),
