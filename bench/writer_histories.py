@@ -14,7 +14,7 @@ from firn.journal.writer.format.actions import Action, Add, CatalogTransaction, 
 from firn.journal.writer.format.identity import Ticket, new_uuid, prefix_of
 from firn.journal.writer.format.layout import ObjectName, WriterLayout, database_key
 from firn.journal.writer.format.messages import encode_checkpoint, encode_transaction
-from firn.journal.writer.format.state import FORMAT, CatalogState, replay
+from firn.journal.writer.format.state import FIRST_FORMAT, CatalogState, replay
 from firn.journal.writer.history.objects import Reader
 from firn.lake.definition.definition import LakeDefinition
 
@@ -36,7 +36,7 @@ def write_history(
             definition = WriterDefinition(
                 orjson.dumps(LakeDefinition(TABLE, journal="writer").fields()), start, layout.writer
             )
-            actions = [Upgrade(FORMAT), Define(TABLE, definition.encode())]
+            actions = [Upgrade(FIRST_FORMAT), Define(TABLE, definition.encode())]
         ticket = Ticket(revision, new_uuid(), uuid)
         path = layout.namer(TABLE, ticket)("")
         actions.append(Add(TABLE, marker(path, start + revision, revision), columns))

@@ -425,7 +425,7 @@ def no_second_list(patch: pytest.MonkeyPatch) -> None:
 
 
 def stream_maintenance(patch: pytest.MonkeyPatch) -> None:
-    def every(self: LeaderlessJournal, naming: Any = None) -> tuple[Log, ...]:
+    def every(self: LeaderlessJournal, naming: Any = None, *, since_ms: int = 0) -> tuple[Log, ...]:
         logs = self.loader.load(every=True).logs
         return tuple(sorted((g for g in logs if not g.is_reservation), key=lambda g: g.order))
 

@@ -217,3 +217,18 @@ def published_long_after_its_stamp() -> None:
         remove(journal_on(store, "holder", plan=plan, windowed=True), [file])
     assert plan.done
     assert rows(other) == rows(journal_on(store, "new", windowed=True))
+
+
+def published_after_a_checkpoint_had_its_reservation() -> None:
+    """Rule 18: a checkpoint holds a log's reservation; the log has another ETag once it is published."""
+    store = SimStore()
+    other = journal_on(store, "other")
+    file = append(other, [0])
+    for i in range(1, 6):
+        append(other, [i])
+    plan = Before(
+        lambda call: call.verb == "put_if_match" and call.key.endswith("lock.json"), other.checkpoint
+    )
+    remove(journal_on(store, "holder", plan=plan), [file])
+    assert plan.done
+    assert [commit.op for commit in journal_on(store, "new").history()] == ["append"] * 6 + ["remove"]

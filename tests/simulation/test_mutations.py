@@ -49,7 +49,6 @@ CASES = [
     Case("16 lock", without.sweep_without_lock, "sweepers"),
     Case("16 orphan age", without.sweep_young_orphans, "orphans", 2),
     Case("17 missing logs", without.pass_over_missing_logs, "caches", 113),
-    Case("18 by ETag", without.checkpoint_by_name, "caches", 14),
     Case("18 listed only", without.checkpoint_beyond_the_list, "caches"),
     Case("19 list again", without.no_second_list, "caches", 22),
     Case("20 appends only", without.stream_maintenance, "streams"),
@@ -98,6 +97,7 @@ SCENARIOS: list[tuple[Mutation, Callable[[], None]]] = [
         without.no_second_list,
         scenarios.checkpointed.test_a_cleaned_log_from_the_checkpoint_is_as_new_as_one_from_the_store,
     ),
+    (without.checkpoint_by_name, scenarios.published_after_a_checkpoint_had_its_reservation),
     (windows.publish_at_any_time, scenarios.published_long_after_its_stamp),
     (windows.look_at_the_age_before_the_list, scenarios.cleaned_while_the_list_went_on),
 ]

@@ -148,12 +148,13 @@ def prune_lost_branches_in_order(patch: pytest.MonkeyPatch) -> None:
 def trust_checkpoints(patch: pytest.MonkeyPatch) -> None:
     """Rule 20: read the checkpoint back and compare it."""
 
-    def write_what_lacks(self: prune._Pruning, base: CatalogState, *revisions: int) -> None:
-        state = base
+    def write_what_lacks(self: prune._Pruning, base: CatalogState, *revisions: int) -> CatalogState:
+        states = [base]
         for revision in revisions:
-            state = self._replayed(state, revision)
+            states.append(self._replayed(states[-1], revision))
             if revision not in self.checkpoints:
-                self._written(state)
+                self._written(states[-1])
+        return states[1]
 
     patch.setattr(prune._Pruning, "_validate", write_what_lacks)
 
