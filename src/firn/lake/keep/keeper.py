@@ -95,7 +95,9 @@ class Keeper:
             if self._stopped or owner.closed:
                 return
             kept = self._tables.get(name)
-            if kept is None or (kept.ended and kept.owner is not owner):  # a new connection may have the right
+            if kept is None or (
+                kept.ended and kept.owner is not owner
+            ):  # a new connection may have the right
                 kept = self._tables[name] = _Kept(TableKeeper(table, chance=self._chance), now)
                 if id(owner) not in self._connections:
                     self._connections[id(owner)] = connection = _Connection(self, owner)
@@ -175,9 +177,7 @@ class Keeper:
         """Wait until no round of a connection's tables is under way, or so long."""
         if not self._is_own_thread():
             with self._changed:
-                self._changed.wait_for(
-                    lambda: self._busy is None or self._busy.owner is not owner, seconds
-                )
+                self._changed.wait_for(lambda: self._busy is None or self._busy.owner is not owner, seconds)
 
     def stop(self, seconds: float = END_S) -> None:
         """End for good: a round under way gets so many seconds."""
