@@ -341,7 +341,7 @@ def _fetching(patch: pytest.MonkeyPatch, accept: Callable[[Any, ObjectInfo], boo
             self.new_maintenance |= n.maintenance
         return True
 
-    patch.setattr(loader._Attempt, "fetch", fetch)
+    patch.setattr(loader.LogReading, "fetch", fetch)
 
 
 def believe_any_etag(patch: pytest.MonkeyPatch) -> None:
@@ -395,7 +395,7 @@ def checkpoint_by_name(patch: pytest.MonkeyPatch) -> None:
         self._keep([(n.name, bodies[n.name], n.name) for n in found])
         return [n for n in names if n.name not in bodies]
 
-    patch.setattr(loader._Attempt, "_from_checkpoint", take)
+    patch.setattr(loader.LogReading, "_from_checkpoint", take)
 
 
 def checkpoint_beyond_the_list(patch: pytest.MonkeyPatch) -> None:
@@ -418,7 +418,7 @@ def checkpoint_beyond_the_list(patch: pytest.MonkeyPatch) -> None:
 
 def no_second_list(patch: pytest.MonkeyPatch) -> None:
     never = property(lambda self: False, lambda self, value: None)
-    patch.setattr(loader._Attempt, "new_maintenance", never, raising=False)
+    patch.setattr(loader.LogReading, "new_maintenance", never, raising=False)
 
 
 # -- rule 20
@@ -483,7 +483,7 @@ def skip_logs_that_are_not_carried(patch: pytest.MonkeyPatch) -> None:
             n for n in self.listed if (p := parse_log_name(n)) and p.ms is not None and (p.ms, n) < newest
         }
 
-    patch.setattr(loader._Attempt, "replaced", replaced)
+    patch.setattr(loader.LogReading, "replaced", replaced)
 
 
 def settle_by_presence(patch: pytest.MonkeyPatch) -> None:

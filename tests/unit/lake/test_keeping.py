@@ -475,8 +475,9 @@ def test_a_thread_of_the_process_folds(db: firn.Database, monkeypatch: pytest.Mo
     append(table, 12)
     assert folded.wait(60)
     db.close()
-    keeper.stop()
-    assert keeper._thread is not None and not keeper._thread.running
+    assert keeper._thread is not None
+    keeper._thread.stop()
+    assert not keeper._thread.running
     assert rows(table) == list(range(12)) and parts(table) < 12
 
 

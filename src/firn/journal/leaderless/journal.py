@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 
 from firn.errors import CorruptObjectError, FirnError, InvalidInputError
 from firn.journal.leaderless.append import OpenAppend, seen_batch
-from firn.journal.leaderless.format.layout import TableLayout, parse_log_name
+from firn.journal.leaderless.format.layout import TableLayout
 from firn.journal.leaderless.maintain.known_log import KnownLog
 from firn.journal.leaderless.maintain.lease import Sighting
 from firn.journal.leaderless.maintain.session import MaintenanceSession, exclusive
@@ -42,12 +42,11 @@ class LeaderlessJournal(TableLog):
             return None
         except CorruptObjectError:
             if not dry_run:
-                keys = (info.key for info in self.log_bucket.list(self.layout.log_prefix).objects)
-                names = (parse_log_name(self.layout.log_name(key)) for key in keys)
+                names = self.layout.logs_in(self.log_bucket.list(self.layout.log_prefix).objects)
                 replace_horizon(
                     self.log_bucket,
                     self.layout,
-                    max((n.ms or 0 for n in names if n and n.maintenance), default=0),
+                    max((n.ms or 0 for n in names if n.maintenance), default=0),
                 )
             return self.log_bucket.uri(self.layout.horizon_key)
 

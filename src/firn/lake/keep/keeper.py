@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from firn.concurrency.at_exit import END_S, ThreadedHandle, unclosed
+from firn.concurrency.at_exit import ThreadedHandle, unclosed
 from firn.concurrency.background import Background
 from firn.concurrency.forked import after_fork
 from firn.keeping import rest_after
@@ -85,14 +85,13 @@ class Keeper:
         self._changed = threading.Condition()
         self._busy: _Kept | None = None
         self._thread: Background | None = None
-        self._stopped = False
 
     def appended(self, table: LakeContext) -> None:
         """Take note of an append: now and then, have a look at the table. No request."""
         now, owner = self._monotonic(), table.engines
         name = table.bucket.uri(table.prefix), table.created.id
         with self._changed:
-            if self._stopped or owner.closed:
+            if owner.closed:
                 return
             kept = self._tables.get(name)
             if kept is None or (
@@ -178,17 +177,6 @@ class Keeper:
         if not self._is_own_thread():
             with self._changed:
                 self._changed.wait_for(lambda: self._busy is None or self._busy.owner is not owner, seconds)
-
-    def stop(self, seconds: float = END_S) -> None:
-        """End for good: a round under way gets so many seconds."""
-        with self._changed:
-            self._stopped = True
-            for kept in self._tables.values():
-                kept.ended = True
-            self._tables.clear()
-            thread = self._thread
-        if thread is not None:
-            thread.stop(seconds)
 
     def _is_own_thread(self) -> bool:
         return threading.current_thread().name == "firn-keeper"

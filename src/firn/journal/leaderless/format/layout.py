@@ -21,13 +21,14 @@ import hashlib
 import re
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
 import orjson
 
+from firn.bucket.base import ObjectInfo
 from firn.journal.generations import directory
 from firn.journal.model import ColumnTypes
 
@@ -179,6 +180,11 @@ class TableLayout:
     def log_name(self, key: str) -> str:
         """The base name of a log key, as tombstones hold it."""
         return key.rpartition("/")[2]
+
+    def logs_in(self, objects: Iterable[ObjectInfo]) -> dict[LogName, ObjectInfo]:
+        """The logs among listed objects, in their order."""
+        parsed = ((parse_log_name(info.key.removeprefix(self.log_prefix)), info) for info in objects)
+        return {name: info for name, info in parsed if name is not None}
 
     @property
     def lock_key(self) -> str:

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 
 from firn.bucket.base import ObjectInfo
 from firn.journal.leaderless.format.codec import Log, replaced_names
-from firn.journal.leaderless.format.layout import LogName, parse_log_name
-from firn.journal.leaderless.replay.checkpoint import Checkpoint
-from firn.journal.leaderless.replay.loader import Loaded, LogLoader, _Attempt
+from firn.journal.leaderless.format.layout import parse_log_name
+from firn.journal.leaderless.replay.loader import Loaded, LogLoader, LogReading
 from firn.journal.leaderless.replay.replay import ReplayedState
 from firn.journal.leaderless.replay.table_log import TableLog
 
@@ -67,21 +66,13 @@ def newer(loader: LogLoader, known: KnownLog) -> Loaded | None:
     """
     layout, after, at_ms = loader.layout, loader.layout.log_prefix + known.after, loader.clock.now_ms()
     listing = loader.bucket.list(layout.log_prefix, after=after)
-    listed: dict[str, ObjectInfo] = {}
-    names: list[LogName] = []
-    for info in listing.objects:
-        parsed = parse_log_name(layout.log_name(info.key))
-        if parsed is not None:
-            if parsed.ms is None:
-                return None
-            listed[parsed.name] = info
-            names.append(parsed)
-    if known.newest not in listed:
+    names = layout.logs_in(listing.objects)
+    listed = {n.name: info for n, info in names.items()}
+    if known.newest not in listed or any(n.ms is None for n in names):
         return None
     loader.saw(max(n.ms or 0 for n in names))
     cache = {(log.name, known.listed[log.name].etag): log for log in known.logs}
-    attempt = _Attempt(loader, listed, cache, Checkpoint())
-    attempt._bodies = {}  # the log checkpoint is older than what is new
+    attempt = LogReading(loader, listed, cache, bodies={})  # the log checkpoint is older than what is new
     if not attempt.fetch([n for n in names if n.maintenance]):
         return None
     below = [log for log in known.logs if log.name < known.after]
@@ -122,13 +113,9 @@ def waiting(loader: LogLoader, newest: str, known: KnownLog | None = None) -> Wa
     """
     prefix = loader.layout.log_prefix
     after = prefix + (newest if known is None else known.after)
-    listed: dict[str, ObjectInfo] = {}
-    names: list[LogName] = []
-    for info in loader.bucket.list(prefix, after=after).objects:
-        parsed = parse_log_name(loader.layout.log_name(info.key))
-        if parsed is not None and parsed.ms is not None:
-            listed[parsed.name] = info
-            names.append(parsed)
+    logs = loader.layout.logs_in(loader.bucket.list(prefix, after=after).objects)
+    names = [n for n in logs if n.ms is not None]
+    listed = {n.name: logs[n] for n in names}
     settled: set[str] = set() if known is None else replaced_names(known.logs) | known.listed.keys()
     others = [n for n in names if n.maintenance and n.name not in settled]
     replaced = loader.replaced_by(others, listed)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from firn.bucket.base import ObjectInfo
 from firn.errors import ObjectChangedError, ObjectExistsError, StoreUnavailableError
 from firn.journal.leaderless.format.codec import decode_many
-from firn.journal.leaderless.format.layout import parse_log_name
 from firn.journal.leaderless.replay import checkpoint
 from firn.journal.leaderless.replay.checkpoint import Basis, Bodies, Checkpoint
 from firn.journal.leaderless.replay.loader import Loaded
@@ -91,10 +90,8 @@ def _of_view(table: TableLog, loaded: Loaded, before: Checkpoint) -> tuple[bytes
 
 def _of_all(table: TableLog, before: Checkpoint) -> tuple[bytes, int] | None:
     """The bytes of a checkpoint of every log. None if they say that the table has a window."""
-    prefix = table.layout.log_prefix
-    listing = table.log_bucket.list(prefix).objects
-    infos = [info for info in listing if parse_log_name(info.key[len(prefix) :]) is not None]
-    bodies = _fetched(table, infos, before)
+    listing = table.log_bucket.list(table.layout.log_prefix).objects
+    bodies = _fetched(table, list(table.layout.logs_in(listing).values()), before)
     maintenance = [(key, body, key) for (key, _), body in bodies.items() if "_m_" in key]
     table.learn(definition_in(decode_many(maintenance)))
     return None if table.windowed else _packed_all(bodies)

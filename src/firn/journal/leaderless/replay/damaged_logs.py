@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from firn.errors import CorruptObjectError
 from firn.journal.leaderless.format.codec import Log, decode, replaced_names
-from firn.journal.leaderless.format.layout import parse_log_name
 from firn.journal.leaderless.replay import checkpoint
 from firn.journal.leaderless.replay.horizon import record
 from firn.journal.leaderless.replay.table_log import TableLog
@@ -37,8 +36,7 @@ class SortedLogs:
 def sort_logs(table: TableLog) -> SortedLogs:
     """1 LIST, 1 GET a log; where one is damaged 1 GET more, of the checkpoint."""
     bucket, layout = table.log_bucket, table.layout
-    keys = [info.key for info in bucket.list(layout.log_prefix).objects]
-    keys = [key for key in keys if parse_log_name(layout.log_name(key)) is not None]
+    keys = [info.key for info in layout.logs_in(bucket.list(layout.log_prefix).objects).values()]
     readable, damaged = [], []
     for key, blob in zip(keys, bucket.get_many(keys), strict=True):
         if blob is not None:  # else a sweep has deleted it meanwhile

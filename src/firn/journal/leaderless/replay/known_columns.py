@@ -74,16 +74,13 @@ class ColumnsMemory:
     def _read_newer(self, known: Agreement) -> None:
         # From the last one on that was seen: it is there, or maintenance has put a later one.
         after = self.layout.log_key(self._after)[:-1] if self._after else None
-        listed = self.bucket.list(self.layout.log_prefix, after=after).objects
+        shown = self.layout.logs_in(self.bucket.list(self.layout.log_prefix, after=after).objects)
         last = parse_log_name(self._after)
         if self._own or (last is not None and last.ms is not None):  # else names don't sort by time
-            self._check_there(
-                [name for info in listed if parse_log_name(name := self.layout.log_name(info.key))]
-            )
-        listed = tuple(info for info in listed if self.layout.log_name(info.key) > self._after)
-        parsed = {info.key: parse_log_name(self.layout.log_name(info.key)) for info in listed}
-        names = {found.name: info for info in listed if (found := parsed[info.key]) is not None}
-        self.loader.saw(max((found.ms or 0 for found in parsed.values() if found is not None), default=0))
+            self._check_there([found.name for found in shown])
+        fresh = {found: info for found, info in shown.items() if found.name > self._after}
+        names = {found.name: info for found, info in fresh.items()}
+        self.loader.saw(max((found.ms or 0 for found in fresh), default=0))
         # A log whose schema was seen before brings nothing new.
         others = [
             info

@@ -120,7 +120,7 @@ class LogLoader:
         a log that isn't known, and that no other of them replaces."""
         with self._mutex:
             cache = self._cache
-        attempt = _Attempt(self, listed, cache, Checkpoint())
+        attempt = LogReading(self, listed, cache)
         if not attempt.fetch_replacers(names):
             return None
         with self._mutex:
@@ -196,7 +196,7 @@ class LogLoader:
         listing, listed, names = self._list(found.basis, start)
         if bound is not None:
             names = [n for n in names if n.ms is None or bound.covers(n.ms, n.name)]
-        attempt = _Attempt(self, listed, cache, found)
+        attempt = LogReading(self, listed, cache, found.bodies or None)
         if not every and all(n.ms is not None for n in names):
             if not attempt.fetch_replacers(names):
                 return None
@@ -225,9 +225,8 @@ class LogLoader:
         listed = {} if basis is None else {n: i for n, i in basis.logs.items() if n < start}
         names = [parsed for name in listed if (parsed := parse_log_name(name)) is not None]
         replaced: frozenset[str] = frozenset() if basis is None else basis.replaced
-        for info in listing.objects:
-            parsed = parse_log_name(info.key[len(self.layout.log_prefix) :])
-            if parsed is not None and parsed.name >= start:
+        for parsed, info in self.layout.logs_in(listing.objects).items():
+            if parsed.name >= start:
                 listed[parsed.name] = info
                 if parsed.name not in replaced:
                     names.append(parsed)
@@ -265,21 +264,22 @@ class LogLoader:
             self._cache = kept
 
 
-class _Attempt:
-    """The logs that one attempt has read so far."""
+class LogReading:
+    """The logs that one attempt has read so far. `bodies` are those of the log checkpoint; None where it is asked for
+    when that pays."""
 
     def __init__(
         self,
         loader: LogLoader,
         listed: dict[str, ObjectInfo],
         cache: Mapping[tuple[str, str], Log],
-        found: Checkpoint,
+        bodies: Bodies | None = None,
     ) -> None:
         self.loader, self.listed, self.cache = loader, listed, cache
         self.logs: dict[str, Log] = {}
         self.used_cache: list[str] = []
         self.new_maintenance = False
-        self._bodies: Bodies | None = found.bodies or None
+        self._bodies = bodies
 
     def replaced(self) -> set[str]:
         return replaced_names(self.logs.values())
