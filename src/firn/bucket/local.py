@@ -13,6 +13,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from firn.bucket.base import Blob, BytesLike, Capabilities, Counters, Listing, ObjectInfo
@@ -34,6 +35,7 @@ from firn.errors import (
     StoreUnavailableError,
     UnsupportedError,
 )
+from firn.pauses import no_collection
 
 _MOVE_TRIES = 100
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -168,8 +170,8 @@ class LocalBucket:
     def list(self, prefix: str, *, after: str | None = None, limit: int | None = None) -> Listing:
         check_prefix(prefix)
         self._counters.add(list=1)
-        with self._errors(prefix, "list"):
-            found = sorted(self._walk(prefix, after), key=lambda info: info.key)
+        with self._errors(prefix, "list"), no_collection():
+            found = sorted(self._walk(prefix, after), key=attrgetter("key"))
         return Listing(tuple(found), atomic=False)
 
     def list_dirs(self, prefix: str) -> builtins.list[str]:
@@ -319,10 +321,12 @@ class LocalBucket:
                     if (below.startswith(prefix) or prefix.startswith(below)) and not passed:
                         pending.append(below)
                 elif key.startswith(prefix) and (after is None or key > after):
-                    with contextlib.suppress(FileNotFoundError):
+                    try:  # `suppress` would take as long as the call
                         status = entry.stat(follow_symlinks=False)
-                        if stat.S_ISREG(status.st_mode):
-                            yield _info(key, status)
+                    except FileNotFoundError:
+                        continue
+                    if stat.S_ISREG(status.st_mode):
+                        yield _info(key, status)
 
     @contextlib.contextmanager
     def _errors(self, key: str, verb: str) -> Iterator[None]:

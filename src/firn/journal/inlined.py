@@ -73,14 +73,15 @@ class InlinedRows:
             CorruptObjectError: they aren't rows of these columns. Whether values are of their types is seen when they
                 are decoded.
         """
+        parts = self.parts or (self,)
         with no_collection():
-            each = [part._parsed() for part in self.parts or (self,)]
+            each = [part._checked(line) for part, line in zip(parts, _parsed(parts), strict=True)]
             columns = (list(chain.from_iterable(values)) for values in zip(*each, strict=True))
             return dict(zip(self.columns, columns, strict=True))
 
-    def _parsed(self) -> Sequence[Sequence[Any]]:
+    def _checked(self, line: Any) -> Sequence[Sequence[Any]]:
         try:
-            raw = orjson.loads(self.line)["firn"][INLINE]
+            raw = (orjson.loads(self.line) if line is None else line)["firn"][INLINE]
             if not isinstance(raw, dict) or raw.keys() != _KEYS or raw["n"] != self.count:
                 raise ValueError("its rows aren't an object of `n` and `v`")
             values = raw["v"]
@@ -95,6 +96,15 @@ class InlinedRows:
                 "version."
             ) from error
         return values
+
+
+def _parsed(parts: Sequence[InlinedRows]) -> Sequence[Any]:
+    """The parsed lines, by one pass of the parser; None for each where one is damaged, and it isn't known which."""
+    try:
+        lines = orjson.loads(b"[" + b",".join([part.line for part in parts]) + b"]")
+    except ValueError:
+        lines = ()
+    return lines if len(lines) == len(parts) else [None] * len(parts)
 
 
 def rows_in(line: bytes, columns: Mapping[str, str], where: str) -> InlinedRows:

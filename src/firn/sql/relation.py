@@ -171,6 +171,9 @@ def relation_of(
         rest: list[DataFile] = []
         by_deletes: dict[tuple[str, ...], list[tuple[DataFile, str]]] = {}
         for file in files:
+            if file.inlined is not None:
+                rest.append(file)
+                continue
             deletes = _deletes(read, file)
             alike = not verify and _reads_alike(read, file, deletes)
             path = _path(read, file, name) if alike else None

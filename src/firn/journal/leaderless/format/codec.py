@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -95,7 +95,8 @@ def with_part(log: Log, key: str, *, clocked: bool) -> Log:
     extra: dict[str, Any] = {"rows": log.inlined.count, "inlined": log.inlined}
     if clocked:
         extra["clock"] = clock_of(version_of(log.name), 0)
-    return replace(log, files=(DataFile(key + ROWS, log.inlined_bytes, log.t, extra),))
+    files = (DataFile(key + ROWS, log.inlined_bytes, log.t, extra),)
+    return Log(**{**vars(log), "files": files})  # `replace` takes half as long as decoding
 
 
 def encode(log: Log) -> bytes:
