@@ -13,6 +13,7 @@ from firn.journal.leaderless import LeaderlessJournal, LeaderlessSettings
 from firn.journal.leaderless.format.layout import DataNamer
 from firn.journal.leaderless.maintain.cleanup import plan_cleanup, run_cleanup
 from firn.journal.leaderless.replay.horizon import record
+from firn.journal.leaderless.replay.loader import Scope
 from firn.journal.lock import ExclusiveLock
 from firn.journal.model import DataFile, Snapshot, SweepReport
 
@@ -101,7 +102,7 @@ def clean(journal: LeaderlessJournal) -> bool:
     s = journal.settings
     # Before the LIST: what is restored after it was dead for less than a grace by then.
     before = journal.clock.now_ms() - s.grace_ms - 2 * s.max_skew_ms
-    loaded = journal.loader.load(every=True)
+    loaded = journal.loader.load(scope=Scope.MAINTENANCE)
     plan = plan_cleanup(journal.fold(loaded.logs), loaded.listed, before_ms=before)
     if not (plan.data or plan.logs):
         return False

@@ -28,6 +28,7 @@ from firn.journal.leaderless.journal import LeaderlessJournal
 from firn.journal.leaderless.maintain import cleanup, known_log, lease, session, sweep, unlocked
 from firn.journal.leaderless.maintain.session import MaintenanceSession
 from firn.journal.leaderless.replay import checkpoint, horizon, loader, replay
+from firn.journal.leaderless.replay.loader import Scope
 from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.model import Commit
 from simulation import leaderless_table
@@ -98,7 +99,7 @@ def list_before_acquiring(patch: pytest.MonkeyPatch) -> None:
 
     @contextmanager
     def early(self: LeaderlessJournal, op: str, **options: Any) -> Iterator[MaintenanceSession]:
-        loaded = self.loader.load(every=True)
+        loaded = self.loader.load(scope=Scope.ALL)
         with exclusive(self, op, **options) as held:
             held._loaded = loaded
             yield held
@@ -426,7 +427,7 @@ def no_second_list(patch: pytest.MonkeyPatch) -> None:
 
 def stream_maintenance(patch: pytest.MonkeyPatch) -> None:
     def every(self: LeaderlessJournal, naming: Any = None, *, since_ms: int = 0) -> tuple[Log, ...]:
-        logs = self.loader.load(every=True).logs
+        logs = self.loader.load(scope=Scope.ALL).logs
         return tuple(sorted((g for g in logs if not g.is_reservation), key=lambda g: g.order))
 
     patch.setattr(LeaderlessJournal, "append_logs", every)

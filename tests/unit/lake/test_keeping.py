@@ -145,7 +145,7 @@ def test_folds_by_what_is_new_read_each_log_once(db: firn.Database) -> None:
         before = table.bucket.counters.as_dict()
         done = fold(table.context, memory)
         taken = table.bucket.counters.since(before)
-        assert (done.commits, done.rows, done.files, done.whole) == (8, 8, 1, False)
+        assert (done.commits, done.rows, done.files, done.survey) == (8, 8, 1, None)
         # The lock, and 8 logs; what is new, and once more after it was published; the lock twice, a file, the log.
         assert (taken["get"], taken["list"], taken["put"]) == (9, 2, 6)
     assert rows(table) == list(range(32)) and parts(table) == 0
@@ -186,7 +186,7 @@ def test_what_others_folded_meanwhile_is_not_folded_again(db: firn.Database) -> 
     other.merge()
     append(table, 1, 18)
     done = fold(table.context, memory)
-    assert (done.commits, done.whole) == (1, False)
+    assert (done.commits, done.survey) == (1, None)
     assert rows(table) == list(range(19)) and parts(table) == 0
 
 
@@ -204,7 +204,7 @@ def test_appends_that_come_late_wait_for_a_view_of_all_logs() -> None:
     table.bucket.clock.sleep(600)  # type: ignore[attr-defined]
     append(table, 1, 16)
     done = fold(table.context, memory)
-    assert (done.commits, done.whole, parts(table)) == (2, True, 0)
+    assert (done.commits, done.survey is not None, parts(table)) == (2, True, 0)
 
 
 def test_a_table_that_was_dropped_is_not_folded(db: firn.Database) -> None:
@@ -227,7 +227,7 @@ def test_a_fold_whose_newest_log_is_gone_reads_all_of_them(db: firn.Database) ->
     other.merge()
     other.sweep(older_than="0s", orphans="0s")
     append(table, 8, 9)
-    assert fold(table.context, memory).whole
+    assert fold(table.context, memory).survey
     assert rows(table) == list(range(17)) and parts(table) == 0
 
 
@@ -708,3 +708,20 @@ def test_limits_are_those_of_the_design() -> None:
         4 << 20,
         128,
     )
+
+
+def test_two_keepers_cost_what_one_does() -> None:
+    def requests(count: int) -> int:
+        url = f"memory://kept-by-{count}"
+        table = firn.connect(url).create_table("t", properties=FOLDED)
+        databases = [firn.connect(url) for _ in range(count)]
+        turns = cycle([(db.table("t", kind="lake").context, Memory()) for db in databases])
+        for _ in range(20):  # each views all logs twice
+            append(table, 8)
+            assert fold(*next(turns)).commits == 8
+        assert table.scan().count() == 160
+        counted = [db.bucket.counters for db in databases]
+        return sum(each.get + each.put + each.list for each in counted)
+
+    one, two = requests(1), requests(2)
+    assert two <= 1.1 * one

@@ -25,6 +25,7 @@ from firn.errors import (
 from firn.journal.leaderless import LeaderlessJournal, journal
 from firn.journal.leaderless.maintain import session
 from firn.journal.leaderless.maintain.session import MaintenanceSession
+from firn.journal.leaderless.replay.loader import Scope
 from firn.lake.definition.definition import LakeDefinition
 from firn.lake.maintain import change, merge_into
 from firn.lake.maintain.matching.clauses import MergeClause, When
@@ -149,7 +150,7 @@ def _snapshot_before_the_lock(patch: pytest.MonkeyPatch) -> None:
 
     @contextmanager
     def early(self: LeaderlessJournal, op: str) -> Iterator[Any]:
-        loaded = self.loader.load(every=True)
+        loaded = self.loader.load(scope=Scope.ALL)
         with real(self, op) as session:
             session._loaded = loaded
             yield session

@@ -36,6 +36,7 @@ from firn.journal.generations import Generations, generation_of
 from firn.journal.leaderless import LeaderlessJournal, LeaderlessSettings
 from firn.journal.leaderless.format.layout import FIRN_DIR, LOG_DIR
 from firn.journal.leaderless.replay.damaged_logs import sort_logs
+from firn.journal.leaderless.replay.loader import Scope
 from firn.journal.lock import ExclusiveLock
 from firn.keeping import Turns
 from firn.lake.definition.definition import (
@@ -141,7 +142,7 @@ class LakeTables(TableKind[LakeOptions, LakeDefinition, LakeTable]):
         found = self.log_to_define(name) if vacant.there is None else None
         if found is not None:
             # A table of the reference's, or one that lost its definition: defining it keeps its data.
-            logs = self._bare_journal(name).loader.load(every=True).logs
+            logs = self._bare_journal(name).loader.load(scope=Scope.ALL).logs
             clocks = [file.clocks for log in logs for file in log.files]
             if definition.keys is None and any(clocks):
                 raise InvalidInputError(

@@ -34,6 +34,7 @@ from firn.journal.leaderless.format.layout import (
     schema_mark,
     version_of,
 )
+from firn.journal.leaderless.replay.loader import Scope
 from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.model import Commit, with_clocks
 from firn.journal.sealed import seal, unseal
@@ -228,7 +229,7 @@ def settle_append(table: TableLog, key: str, nonce: str, error: OutcomeUnknownEr
 
 def _is_replaced(table: TableLog, name: str) -> bool:
     """Whether a log was there, and is merged: a log has its tombstone, or its line of the history."""
-    logs = table.loader.load(every=True).logs
+    logs = table.loader.load(scope=Scope.ALL).logs
     buried = {key.rpartition("/")[2] for log in logs for key in log.tombstones}
     return name in buried or any(
         name_of(line[0]) == name for log in logs for line in log.notes.get("past") or ()

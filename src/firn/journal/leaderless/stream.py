@@ -20,6 +20,7 @@ from firn.errors import CorruptObjectError, SnapshotTooOldError
 from firn.journal.leaderless.format.codec import Log
 from firn.journal.leaderless.format.layout import parse_log_name
 from firn.journal.leaderless.replay.horizon import read_horizon
+from firn.journal.leaderless.replay.loader import Scope
 from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.model import DataFile, Delivered, Delivery, StreamStart
 from firn.journal.naming import Naming
@@ -125,7 +126,7 @@ class LeaderlessStream:
         """All live files now, and the offset after them."""
         table = self._table
         now = table.clock.now_ms()
-        logs = table.loader.load(every=True).logs
+        logs = table.loader.load(scope=Scope.ALL).logs
         snapshot = table.fold(logs, self._naming).snapshot()
         appended = [log for log in logs if _is_append(log)]
         offset = _after(table, StreamOffset(0), appended, now, fresh=0)
@@ -134,7 +135,7 @@ class LeaderlessStream:
     def restart(self, version: str, offset: StreamOffset) -> Delivered:
         """The files of `start` again, after a crash, without logs that landed late since then."""
         table = self._table
-        loaded = table.loader.load(bound=table.bound(version), every=True)
+        loaded = table.loader.load(bound=table.bound(version), scope=Scope.ALL)
         _check_age(table, offset)
         logs = [
             log

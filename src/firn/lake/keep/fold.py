@@ -15,9 +15,11 @@ from firn.journal.leaderless.maintain import work_note
 from firn.journal.leaderless.maintain.known_log import KnownLog, waiting
 from firn.journal.leaderless.maintain.lease import Sighting
 from firn.journal.leaderless.maintain.session import MaintenanceSession
+from firn.journal.leaderless.replay.loader import Scope
 from firn.journal.model import DataFile, Snapshot
 from firn.lake.context import LakeContext
 from firn.lake.keep.policy import AT_ONCE, LARGE_MERGE, NOTE_S, Pace, wants_whole_view
+from firn.lake.keep.survey import Survey, surveyed
 from firn.lake.maintain.change import completed, publish, rewritten
 from firn.lake.maintain.plan import MergeGroup, plan_keeping
 from firn.lake.maintain.tasks import merge_task
@@ -62,8 +64,8 @@ class Memory:
 @dataclass(frozen=True)
 class Fold:
     """What a fold did: the commits and rows that it took, files that it merged with them, those that it wrote and
-    their bytes, and for how many seconds it held the lock. `found` are the commits that it met first; `whole` says
-    whether all logs were read."""
+    their bytes, and for how many seconds it held the lock. `found` are the commits that it met first; `survey` is
+    what it saw of the table before, if it read all logs."""
 
     commits: int = 0
     rows: int = 0
@@ -73,7 +75,7 @@ class Fold:
     found: int = 0
     times: int = 0
     held_s: float = 0.0
-    whole: bool = False
+    survey: Survey | None = None
 
     def __add__(self, later: Fold) -> Fold:
         return replace(
@@ -100,12 +102,12 @@ def fold(table: LakeContext, memory: Memory, *, whole: bool = False) -> Fold:
     age_s = clock.monotonic() - memory.whole_at
     if whole or wants_whole_view(age_s, memory.since_whole, journal.settings):
         known = None
-    if known is None:
-        journal.loader.load(every=True)  # then there is little left to read under the lock
+    if memory.known is None:
+        journal.loader.load(scope=Scope.MAINTENANCE)  # then there is little left to read under the lock
     began = clock.monotonic()
     with journal.exclusive("fold", once=memory.lock, known=known) as session:
         done = _fold(table, session, memory)
-        read_all = session.whole
+        seen = surveyed(journal, session.state, session.loaded) if session.whole else None
         _note(session, memory, clock.monotonic())
         usual = table.definition.fold_at
         if done.commits:
@@ -115,7 +117,7 @@ def fold(table: LakeContext, memory: Memory, *, whole: bool = False) -> Fold:
                 session.look_again()
                 done += _fold(table, session, memory)
                 _note(session, memory, clock.monotonic())
-    return replace(done, held_s=clock.monotonic() - began, whole=read_all)
+    return replace(done, held_s=clock.monotonic() - began, survey=seen)
 
 
 def _fold(table: LakeContext, session: MaintenanceSession, memory: Memory) -> Fold:

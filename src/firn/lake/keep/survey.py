@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.maintain.cleanup import plan_cleanup
 from firn.journal.leaderless.replay.horizon import read_horizon
+from firn.journal.leaderless.replay.loader import Loaded, Scope
+from firn.journal.leaderless.replay.replay import ReplayedState
 from firn.journal.model import Snapshot
 
 
@@ -22,9 +24,13 @@ class Survey:
 
 def survey(journal: LeaderlessJournal) -> Survey:
     """1 LIST sequence + 1 GET a log that isn't known."""
-    loaded = journal.loader.load(every=True)
+    loaded = journal.loader.load(scope=Scope.MAINTENANCE)
     journal.check_there(loaded.listed)
-    state = journal.fold(loaded.logs)
+    return surveyed(journal, journal.fold(loaded.logs), loaded)
+
+
+def surveyed(journal: LeaderlessJournal, state: ReplayedState, loaded: Loaded) -> Survey:
+    """What a view of all logs shows. No request."""
     lasting = journal.lasting()
     before_ms = journal.now_ms() - lasting.grace_ms - 2 * lasting.max_skew_ms
     plan = plan_cleanup(state, loaded.listed, before_ms=before_ms)

@@ -135,8 +135,8 @@ class TableKeeper:
         self._folds += done.times
         if done.times:
             self._sweeps.note(self._now)
-        if done.whole:
-            self._survey()
+        if done.survey is not None:
+            self._note(done.survey)
         if done.times and self._folds % CHECKPOINT_EVERY < done.times:
             self._journal.checkpoint()
         return KeepReport(self.table.name, done.times, done.commits, done.rows, done.merged)
@@ -153,11 +153,15 @@ class TableKeeper:
     def _survey(self) -> Survey:
         """Read all logs: see what a sweep may delete, and what there is to merge."""
         found = survey(self._journal)
+        self._note(found)
+        return found
+
+    def _note(self, found: Survey) -> None:
+        """Remember what all logs have shown."""
         self._surveyed = True
         self._sweeps.eligible = found.eligible
         if found.died_ms:
             self._sweeps.note(self._now - (self._journal.now_ms() - found.died_ms) / 1000)
-        return found
 
     def _sweep(self) -> KeepReport:
         """Sweep, if that is due: never less than the table's grace."""

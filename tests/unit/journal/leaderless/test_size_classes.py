@@ -10,6 +10,7 @@ import pytest
 from firn.journal.leaderless.format.codec import Log
 from firn.journal.leaderless.format.layout import new_log_name
 from firn.journal.leaderless.journal import LeaderlessJournal
+from firn.journal.leaderless.replay.loader import Scope
 from firn.journal.leaderless.replay.size_classes import taken_in
 from firn.journal.model import Commit
 from firn.testing import SimStore
@@ -50,7 +51,7 @@ def append_inlined(journal: LeaderlessJournal, number: int) -> None:
 
 
 def live_logs(journal: LeaderlessJournal) -> list[str]:
-    state = journal.fold(journal.loader.load(every=True).logs)
+    state = journal.fold(journal.loader.load(scope=Scope.ALL).logs)
     return [log.name for log in state.logs if log.name not in state.replaced()]
 
 

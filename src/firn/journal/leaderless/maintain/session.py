@@ -36,7 +36,7 @@ from firn.journal.leaderless.format.codec import Log, decode, encode
 from firn.journal.leaderless.format.layout import DataNamer, new_log_name, version_of
 from firn.journal.leaderless.maintain.known_log import KnownLog, after_publishing, newer
 from firn.journal.leaderless.maintain.lease import Lease, Sighting, acquire, settle_intent
-from firn.journal.leaderless.replay.loader import Loaded
+from firn.journal.leaderless.replay.loader import Loaded, Scope
 from firn.journal.leaderless.replay.replay import ReplayedState, maintenance_log
 from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.lock import ExclusiveLock
@@ -74,7 +74,7 @@ class MaintenanceSession:
             self._loaded = newer(self.table.loader, self._known)
             self.whole = self._loaded is None
         if self._loaded is None:
-            self._loaded = self.table.loader.load(every=True)
+            self._loaded = self.table.loader.load(scope=Scope.MAINTENANCE)
             self.table.check_there(self._loaded.listed)
         return self._loaded
 

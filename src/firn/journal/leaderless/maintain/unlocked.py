@@ -22,6 +22,7 @@ from firn.journal.leaderless.format.layout import is_unlocked_part
 from firn.journal.leaderless.maintain.lease import Lease
 from firn.journal.leaderless.maintain.session import MaintenanceSession, locked
 from firn.journal.leaderless.replay.horizon import read_horizon
+from firn.journal.leaderless.replay.loader import Scope
 from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.lock import ExclusiveLock
 from firn.journal.model import ColumnTypes, Commit, DataFile, Snapshot, with_types
@@ -47,7 +48,7 @@ class UnlockedMerge:
         """What it reads: the table as it was when this was first asked for."""
         if self._snapshot is None:
             self._sweeps = self._recorded_sweeps()
-            loaded = self.table.loader.load(every=True)
+            loaded = self.table.loader.load(scope=Scope.MAINTENANCE)
             self.table.check_there(loaded.listed)
             self._snapshot = self.table.fold(loaded.logs).snapshot()
         return self._snapshot

@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from firn.bucket.base import Bucket, Listing, ObjectInfo
 from firn.clock import Clock
@@ -15,6 +16,7 @@ from firn.journal.leaderless.format.layout import LogName, TableLayout, parse_lo
 from firn.journal.leaderless.format.settings import Window
 from firn.journal.leaderless.replay import checkpoint
 from firn.journal.leaderless.replay.checkpoint import Basis, Bodies, Checkpoint
+from firn.pauses import no_collection
 
 CHECKPOINT_FROM = 5
 """Below so many uncached logs the checkpoint isn't asked for: it may not exist, and they cost as little."""
@@ -24,6 +26,15 @@ BUILDING_ATTEMPTS = 5
 WHOLE, VIEW, TAIL, HELD = "whole", "view", "tail", "held"
 """What a load lists: everything, what is behind an earlier view, or what a stream may deliver; or logs that a fold
 has read beside."""
+
+
+class Scope(Enum):
+    """Which of the listed logs are read: `LIVE` those that no complete log replaces, `MAINTENANCE` also all of
+    maintenance, which say when something died, `ALL` every one."""
+
+    LIVE = auto()
+    MAINTENANCE = auto()
+    ALL = auto()
 
 
 @dataclass(frozen=True)
@@ -87,21 +98,20 @@ class LogLoader:
         with self._mutex:
             self.highest_ms = max(self.highest_ms, ms)
 
-    def load(self, *, bound: Bound | None = None, every: bool = False, whole: bool = False) -> Loaded:
+    def load(self, *, bound: Bound | None = None, scope: Scope = Scope.LIVE, whole: bool = False) -> Loaded:
         """One consistent view of the log.
 
-        Readers skip logs that a newer maintenance log replaces and carries whole; `every` reads those
-        too, as maintenance must (rule 10). Cost: 1 LIST sequence + 1 GET a log not cached, in parallel; with
-        a checkpoint 1 GET for all that it holds. A log that changes or vanishes meanwhile: again.
+        Cost: 1 LIST sequence + 1 GET a log of the scope that isn't cached, in parallel; with a checkpoint 1 GET for
+        all that it holds. A log that changes or vanishes meanwhile: again.
 
         Where the table has a window, the LIST begins there, behind the last view or the checkpoint: 1 GET more for
-        the latter, in a new process and after a rest. Not with a bound, `every`, or `whole`.
+        the latter, in a new process and after a rest. Not with a bound, another scope, or `whole`.
         """
 
         def attempt(number: int) -> Loaded | None:
-            alone = bound is not None or every or whole or number >= BUILDING_ATTEMPTS
+            alone = bound is not None or scope is not Scope.LIVE or whole or number >= BUILDING_ATTEMPTS
             found = Checkpoint() if alone else self._basis()
-            loaded = self._attempt(bound, every, found)
+            loaded = self._attempt(bound, scope, found)
             return loaded if loaded is not None and self.counts(loaded) else None
 
         loaded = self._until_consistent(attempt)
@@ -113,7 +123,7 @@ class LogLoader:
         """Every log that is named from a time on, replaced or not. Cost: a LIST from there on, 1 GET a log not
         cached."""
         tail = Checkpoint(basis=Basis(since_ms, 0, {}, frozenset()))
-        return self._until_consistent(lambda _: self._attempt(None, True, tail, TAIL))
+        return self._until_consistent(lambda _: self._attempt(None, Scope.ALL, tail, TAIL))
 
     def replaced_by(self, names: Sequence[LogName], listed: dict[str, ObjectInfo]) -> set[str] | None:
         """What these maintenance logs replace, and those that they replace; None if one changed since the LIST. 1 GET
@@ -187,7 +197,7 @@ class LogLoader:
         return Checkpoint(stored.bodies, basis)
 
     def _attempt(
-        self, bound: Bound | None, every: bool, found: Checkpoint, kind: str = VIEW
+        self, bound: Bound | None, scope: Scope, found: Checkpoint, kind: str = VIEW
     ) -> Loaded | None:
         with self._mutex:
             cache = self._cache
@@ -197,13 +207,16 @@ class LogLoader:
         if bound is not None:
             names = [n for n in names if n.ms is None or bound.covers(n.ms, n.name)]
         attempt = LogReading(self, listed, cache, found.bodies or None)
-        if not every and all(n.ms is not None for n in names):
-            if not attempt.fetch_replacers(names):
-                return None
-            names = [n for n in names if n.name in attempt.logs or n.name not in attempt.replaced()]
-        if not attempt.fetch(names):
+        there = True
+        if scope is Scope.MAINTENANCE:
+            there = attempt.fetch([n for n in names if n.maintenance])
+        elif scope is Scope.LIVE and all(n.ms is not None for n in names):
+            there = attempt.fetch_replacers(names)
+        replaced = attempt.replaced()
+        names = [n for n in names if n.name in attempt.logs or n.name not in replaced]
+        if not (there and attempt.fetch(names)):
             return None
-        if not every:  # of maintenance logs that were got at once, one may replace another
+        if scope is Scope.LIVE:  # of maintenance logs that were got at once, one may replace another
             replaced = attempt.replaced()
             names = [n for n in names if n.name not in replaced]
         if not listing.atomic and attempt.used_cache and attempt.new_maintenance:
@@ -225,11 +238,12 @@ class LogLoader:
         listed = {} if basis is None else {n: i for n, i in basis.logs.items() if n < start}
         names = [parsed for name in listed if (parsed := parse_log_name(name)) is not None]
         replaced: frozenset[str] = frozenset() if basis is None else basis.replaced
-        for parsed, info in self.layout.logs_in(listing.objects).items():
-            if parsed.name >= start:
-                listed[parsed.name] = info
-                if parsed.name not in replaced:
-                    names.append(parsed)
+        with no_collection():
+            for parsed, info in self.layout.logs_in(listing.objects).items():
+                if parsed.name >= start:
+                    listed[parsed.name] = info
+                    if parsed.name not in replaced:
+                        names.append(parsed)
         self.saw(max((n.ms for n in names if n.ms is not None), default=0))
         return listing, listed, names
 
@@ -336,7 +350,7 @@ class LogReading:
         return rest
 
     def _keep(self, bodies: Sequence[tuple[str, bytes, str]]) -> None:
-        key, clocked = self.loader.layout.log_key, self.loader.clocked
-        self.logs.update(
-            (log.name, with_part(log, key(log.name), clocked=clocked)) for log in decode_many(bodies)
-        )
+        prefix, clocked = self.loader.layout.log_prefix, self.loader.clocked
+        with no_collection():
+            for log in decode_many(bodies):
+                self.logs[log.name] = with_part(log, prefix + log.name, clocked=clocked)

@@ -28,7 +28,7 @@ from firn.journal.leaderless.format.layout import TableLayout, name_of, parse_lo
 from firn.journal.leaderless.format.settings import LeaderlessSettings, Window
 from firn.journal.leaderless.replay.horizon import read_horizon
 from firn.journal.leaderless.replay.known_columns import ColumnsMemory
-from firn.journal.leaderless.replay.loader import Bound, Loaded, LogLoader
+from firn.journal.leaderless.replay.loader import Bound, Loaded, LogLoader, Scope
 from firn.journal.leaderless.replay.replay import EMPTY_VERSION, ReplayedState, fold, past_line
 from firn.journal.leaderless.replay.skew import SkewCheck
 from firn.journal.lock import ExclusiveLock
@@ -300,7 +300,7 @@ class TableLog:
             parsed = parse_log_name(name)
             if parsed is not None and parsed.ms is not None:
                 return Bound(parsed.ms, name)
-            log = next((log for log in self.loader.load(every=True).logs if log.name == name), None)
+            log = next((log for log in self.loader.load(scope=Scope.ALL).logs if log.name == name), None)
             if log is not None:
                 return Bound(log.t, name)
         elif isinstance(at, int):
@@ -322,7 +322,7 @@ class TableLog:
 
     def history(self) -> list[CommitInfo]:
         """All commits that the log still knows, oldest first. 1 LIST sequence + the logs not cached + 1 GET."""
-        loaded = self.loader.load(every=True)
+        loaded = self.loader.load(scope=Scope.ALL)
         self.check_there(loaded.listed)
         logs = loaded.logs
         lines = {line[0]: line for log in logs for line in log.notes.get("past") or []}
@@ -347,7 +347,7 @@ class TableLog:
             _, state = self.view()
             loaded = self.loader.load_from(since_ms)
         else:
-            loaded = self.loader.load(every=True)
+            loaded = self.loader.load(scope=Scope.ALL)
             self.check_there(loaded.listed)
             state = self.fold(loaded.logs)
         maintenance = {n for n in loaded.listed if (p := parse_log_name(n)) is not None and p.maintenance}
