@@ -178,7 +178,7 @@ class LocalBucket:
         check_directory(prefix)
         self._counters.add(list=1)
         with self._errors(prefix, "list"):
-            names = [name for name, is_dir, _ in self._entries(prefix) if is_dir]
+            names = [name for name in self._names(prefix) if self._is_dir(prefix + name)]
             return sorted(name for name in names if next(self._walk(f"{prefix}{name}/", None), None))
 
     def delete(self, key: str) -> None:
@@ -296,37 +296,48 @@ class LocalBucket:
             directory = os.path.dirname(directory)
         return self._path
 
-    def _entries(self, directory: str) -> Iterator[tuple[str, bool, os.DirEntry[str]]]:
-        """Name, whether a directory, entry; without what no key can name."""
+    def _names(self, directory: str, begin: str = "", after: str = "") -> builtins.list[str]:
+        """What a directory has that begins so, and that sorts behind `after` or may hold what does; without what no
+        key can name."""
         try:
-            entries = os.scandir(f"{self._base}/{directory}")
+            names = os.listdir(f"{self._base}/{directory}")
         except _NOT_THERE:
-            return
-        with entries:
-            for entry in entries:
-                name = entry.name
-                if (not directory and name == RESERVED) or not (name.isascii() or _is_text(name)):
-                    continue
-                yield name, entry.is_dir(follow_symlinks=False), entry
+            return []
+        if begin or not directory:
+            names = [name for name in names if name.startswith(begin) and (directory or name != RESERVED)]
+        if after:  # most of a log: nothing else is asked of these
+            first = after.partition("/")[0]
+            names = [name for name in names if name >= first or first.startswith(name)]
+        return [name for name in names if name.isascii() or _is_text(name)]
+
+    def _lstat(self, key: str) -> os.stat_result | None:
+        try:
+            return os.lstat(f"{self._base}/{key}")
+        except _NOT_THERE:
+            return None
+
+    def _is_dir(self, key: str) -> bool:
+        status = self._lstat(key)
+        return status is not None and stat.S_ISDIR(status.st_mode)
 
     def _walk(self, prefix: str, after: str | None) -> Iterator[ObjectInfo]:
+        after = after or ""
         pending = [prefix[: prefix.rfind("/") + 1]]
         while pending:
             directory = pending.pop()
-            for name, is_dir, entry in self._entries(directory):
+            begin = prefix[len(directory) :]  # nothing, below the first
+            rest = after[len(directory) :] if after.startswith(directory) else ""
+            for name in self._names(directory, begin, rest):
                 key = directory + name
-                if is_dir:
+                status = self._lstat(key)
+                if status is None:
+                    continue
+                if stat.S_ISDIR(status.st_mode):
                     below = f"{key}/"
-                    passed = after is not None and below < after and not after.startswith(below)
-                    if (below.startswith(prefix) or prefix.startswith(below)) and not passed:
+                    if below > after or after.startswith(below):
                         pending.append(below)
-                elif key.startswith(prefix) and (after is None or key > after):
-                    try:  # `suppress` would take as long as the call
-                        status = entry.stat(follow_symlinks=False)
-                    except FileNotFoundError:
-                        continue
-                    if stat.S_ISREG(status.st_mode):
-                        yield _info(key, status)
+                elif key > after and stat.S_ISREG(status.st_mode):
+                    yield _info(key, status)
 
     @contextlib.contextmanager
     def _errors(self, key: str, verb: str) -> Iterator[None]:
