@@ -42,6 +42,8 @@ STREAMED_BYTES = 64 << 10
 
 SMALL_FILES, SMALL_BYTES, SMALL_COLUMNS = 16, 1 << 20, 64
 """What is read as a whole where a query has no condition."""
+SMALL_LOCAL_FILES, SMALL_LOCAL_BYTES = 64, 16 << 20
+"""The same of files of this machine: DuckDB itself reads only the columns of them that it needs."""
 
 MANY_FILES = 50
 """Files for which it pays to read one footer first."""
@@ -131,14 +133,18 @@ def given_relation(rows: pa.Table, name: str) -> Relation:
 
 def are_small(reads: Iterable[TableRead], limit: int | None) -> bool:
     """Whether they are a few small files, of `limit` bytes at most, which DuckDB reads about as fast as one column of
-    them."""
-    files, size = 0, 0
+    them: faster than what finds out which columns the query needs is loaded."""
+    files, size, local = 0, 0, True
     for read in reads:
         if not isinstance(read, LakeRead) or read.keys is not None or len(read.known) > SMALL_COLUMNS:
             return False
         files += len(read.files)
+        if files > SMALL_LOCAL_FILES:
+            return False
         size += sum(file.size for file in read.files)
-    return files <= SMALL_FILES and size <= min(SMALL_BYTES, SMALL_BYTES if limit is None else limit)
+        local = local and all(read.bucket.local_path(file.path) for file in read.files)
+    most, largest = (SMALL_LOCAL_FILES, SMALL_LOCAL_BYTES) if local else (SMALL_FILES, SMALL_BYTES)
+    return files <= most and size <= min(largest, largest if limit is None else limit)
 
 
 def relation_of(

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import firn
@@ -89,6 +91,16 @@ def test_the_first_answer_of_a_lake_table_loads_no_other_kind(url: str) -> None:
         below(found, *idle, "firn.keyed", "firn.database.kinds.keyed", "firn.database.kinds.records") == set()
     )
     assert len(below(found, "firn")) < 170
+
+
+def test_files_of_this_machine_are_grouped_without_a_parser(tmp_path: Path) -> None:
+    table = firn.connect(tmp_path).create_table("t")
+    for n in range(3):
+        table.append(pa.table({"n": np.random.default_rng(n).integers(0, 1 << 62, 100_000)}))
+    assert sum(file.size for file in table.snapshot().files) > 2 << 20
+    program = "import firn\nassert len(list(firn.connect(sys.argv[1]).sql('SELECT max(n) FROM t'))) == 1"
+    assert below(loaded(program, str(tmp_path)), "sqlglot") == set()
+    assert "sqlglot" in loaded(program.replace("t'", "t WHERE n > 5'"), str(tmp_path))
 
 
 def test_the_shell_answers_plain_words_without_a_parser(url: str) -> None:
