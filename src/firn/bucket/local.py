@@ -307,7 +307,8 @@ class LocalBucket:
             names = [name for name in names if name.startswith(begin) and (directory or name != RESERVED)]
         if after:  # most of a log: nothing else is asked of these
             first = after.partition("/")[0]
-            names = [name for name in names if name >= first or first.startswith(name)]
+            starts = {first[:n] for n in range(len(first))}
+            names = [name for name in names if name >= first or name in starts]
         return [name for name in names if name.isascii() or _is_text(name)]
 
     def _lstat(self, key: str) -> os.stat_result | None:

@@ -6,7 +6,7 @@ Here they are plain values; `firn.arrow.json_columns` makes columns of them. See
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -24,6 +24,9 @@ ROWS = "#rows"  # frozen
 
 LINE_START = b'{"firn":{"%b":' % INLINE.encode()
 """How Firn begins a line of rows."""
+
+PARSED_BYTES = 128 << 10
+"""Bytes of rows up to which they are parsed by one pass: less than a millisecond."""
 
 _COUNTED = re.compile(re.escape(LINE_START) + rb'\{"n":([1-9][0-9]*),')
 _WRAPPED = len(LINE_START) + len(b"}}")
@@ -99,12 +102,29 @@ class InlinedRows:
 
 
 def _parsed(parts: Sequence[InlinedRows]) -> Sequence[Any]:
-    """The parsed lines, by one pass of the parser; None for each where one is damaged, and it isn't known which."""
-    try:
-        lines = orjson.loads(b"[" + b",".join([part.line for part in parts]) + b"]")
-    except ValueError:
-        lines = ()
-    return lines if len(lines) == len(parts) else [None] * len(parts)
+    """The parsed lines, a lump of them by one pass; None for each of a lump where one is damaged, and it
+    isn't known which."""
+    found: list[Any] = []
+    for lump in _lumps(parts):
+        try:
+            lines = orjson.loads(b"[" + b",".join(lump) + b"]")
+        except ValueError:
+            lines = ()
+        found += lines if len(lines) == len(lump) else [None] * len(lump)
+    return found
+
+
+def _lumps(parts: Sequence[InlinedRows]) -> Iterator[list[bytes]]:
+    """The lines, so many bytes together that other threads needn't wait for long while the parser runs."""
+    lump: list[bytes] = []
+    size = 0
+    for part in parts:
+        if lump and size + len(part.line) > PARSED_BYTES:
+            yield lump
+            lump, size = [], 0
+        lump.append(part.line)
+        size += len(part.line)
+    yield lump
 
 
 def rows_in(line: bytes, columns: Mapping[str, str], where: str) -> InlinedRows:

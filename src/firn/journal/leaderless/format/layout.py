@@ -183,7 +183,8 @@ class TableLayout:
 
     def logs_in(self, objects: Iterable[ObjectInfo]) -> dict[LogName, ObjectInfo]:
         """The logs among listed objects, in their order."""
-        parsed = ((parse_log_name(info.key.removeprefix(self.log_prefix)), info) for info in objects)
+        prefix = self.log_prefix
+        parsed = ((parse_log_name(info.key.removeprefix(prefix)), info) for info in objects)
         return {name: info for name, info in parsed if name is not None}
 
     @property
