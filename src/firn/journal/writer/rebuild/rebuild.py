@@ -370,7 +370,7 @@ class _Author:
         self, base: CatalogState, history: list[CatalogTransaction]
     ) -> tuple[CatalogState, list[CatalogState]]:
         """The state at the end, and those of sound checkpoints that say the same in other words: when files were
-        made, in which order schemas appeared. They are written anew, for prune compares them."""
+        made, in which order they and schemas appeared. They are written anew, for prune and fsck compare them."""
         sound = on_chain(self.objects, self.lineage)
         state, mended, waiting = base, [], []
         for transaction in history:
@@ -380,7 +380,7 @@ class _Author:
             checkpoint = sound.get(transaction.revision)
             if checkpoint is not None or transaction is history[-1]:
                 state, waiting = replay(state, waiting), []
-            if checkpoint is not None and checkpoint != state and _substance(checkpoint) == _substance(state):
+            if checkpoint is not None and _is_reworded(checkpoint, state):
                 mended.append(state)
         return state, mended
 
@@ -490,6 +490,13 @@ def _formats(steps: Sequence[PlannedRevision], base: CatalogState | None) -> dic
         upgrades = (action.format for action in step.does if isinstance(action, Upgrade))
         version = found[step.revision] = max(version, *upgrades, 0)
     return found
+
+
+def _is_reworded(checkpoint: CatalogState, state: CatalogState) -> bool:
+    """Whether readers see the same in both, though their bytes differ."""
+    return _substance(checkpoint) == _substance(state) and encode_checkpoint(checkpoint) != encode_checkpoint(
+        state
+    )
 
 
 def _substance(state: CatalogState) -> object:
