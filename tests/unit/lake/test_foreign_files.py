@@ -134,3 +134,13 @@ def test_a_merge_remembers_deleted_keys_while_others_have_files_in_the_partition
     table.upsert([{"k": 2, "p": "a"}])
     assert table.merge().foreign_files == 1
     assert rows(table) == rows(other) == [(2, "a")]
+
+
+def test_where_others_rows_stand_is_no_matter_to_what_is_touched() -> None:
+    mine, other = make(partition_by=["p"])
+    mine.append([{"k": 1, "p": "a"}])
+    other.append([{"k": 1, "p": "b"}])
+    mine.alter(partition_by=["k"])
+    mine.merge(respec=True)
+    mine.overwrite([{"k": 1, "p": "c"}], partitions="touched")
+    assert rows(mine) == [(1, "b"), (1, "c")]

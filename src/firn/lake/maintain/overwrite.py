@@ -90,14 +90,15 @@ def _planned_overwrite(table: LakeContext, data: Any, where: str | None, *, touc
 
 
 def _refuse_scattered(table: LakeContext, snapshot: Snapshot, written: ColumnTypes) -> None:
-    """Raise where rows of one partition stand in two directories, or would: only one would be touched."""
+    """Raise where own rows of one partition stand in two directories, or would: only one would be touched."""
     spec, widened = table.partition_spec, {**snapshot.columns, **written}
-    if spec.older and len({file.spec for file in snapshot.files} | {spec.id}) > 1:
+    mine, _ = by_owner(table, snapshot.files)
+    if spec.older and len({file.spec for file in mine} | {spec.id}) > 1:
         raise UnsupportedError(
             f"{table.name}: some files are of an older partitioning, and rows of one partition may stand in several "
             "of them. Nothing was changed. Run merge(respec=True) first."
         )
-    field = scattered_by(spec, snapshot.files, snapshot.columns, snapshot.naming)
+    field = scattered_by(spec, mine, snapshot.columns, snapshot.naming)
     if field is not None:
         mend = "merge()" if table.keys is not None else 'rewrite("SELECT * FROM _rows")'
         raise UnsupportedError(
