@@ -169,11 +169,16 @@ class WriterTables:
 
     def _fold(self) -> None:
         """Write the rows that stand in the own writer's catalog into files, by one commit. Those of tables that a
-        thread of this process is changing stay. Cost: that of `Federation.load`, 1 PUT a file, and the commit."""
+        thread or a transaction of this process is changing stay. Cost: that of `Federation.load`, 1 PUT a file, and
+        the commit."""
         own = self.own
         with ExitStack() as turns:
             waiting = [name for name, table in own.state.tables.items() if table.inlined]
             free = [name for name in waiting if turns.enter_context(own.maintenance(name).if_free())]
+            changing = (
+                own.changing
+            )  # looked at within the turns: else a transaction could have taken its own between
+            free = [name for name in free if name not in changing]
             if free:
                 gathering = Gathering(own)
                 for name in free:

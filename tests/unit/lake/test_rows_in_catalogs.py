@@ -415,6 +415,26 @@ def test_a_fold_leaves_out_tables_that_a_thread_changes(lake: WriterLake) -> Non
     assert not _parts(table)
 
 
+def test_a_fold_leaves_out_tables_that_a_transaction_has_changed(lake: WriterLake) -> None:
+    table, other = (
+        lake.create(name, properties={**INLINE, "checkpoint_every": 3}) for name in ("t", "other")
+    )
+    for each in (table, other):
+        each.append([{"n": 1}, {"n": 2}])
+    with lake.db.writer_transaction() as tx:
+        tx.delete("t", "n = 1")
+        tx.append("other", [{"n": 3}])
+        for n in range(4, 8):
+            table.append([{"n": n}])
+        assert _parts(table) and not _parts(other)
+    assert _values(table) == [2, 4, 5, 6, 7] and _values(other) == [1, 2, 3]
+    with pytest.raises(RuntimeError), lake.db.writer_transaction() as tx:
+        tx.table("t").merge()
+        raise RuntimeError
+    lake.db.close()
+    assert not _parts(lake.connect().table("t")), "whatever became of the transactions"
+
+
 def test_prune_keeps_claims_until_their_rows_are_folded() -> None:
     lake = WriterLake()
     table = _table(lake)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+from weakref import WeakSet
 
 from firn.clock import Clock
 from firn.errors import FirnError, HandleClosedError, InvalidInputError
@@ -94,6 +95,15 @@ class Author(Protocol):
         ...
 
 
+class Transaction(Protocol):
+    """A transaction of this process, as far as folds have to know of it."""
+
+    @property
+    def changing(self) -> Collection[str]:
+        """The tables whose rows mustn't be folded until it ends: it has planned what becomes of them."""
+        ...
+
+
 class Turns:
     """Lets one thread at a time replace files of a table in this process; within its turn it may enter again."""
 
@@ -135,6 +145,7 @@ class OwnWriter(Author):
         self._mutex = threading.RLock()
         self._maintenance: dict[str, Turns] = defaultdict(Turns)
         self._fold, self._keeping, self._rests_until = fold, threading.Lock(), 0
+        self._transactions: WeakSet[Transaction] = WeakSet()
 
     @property
     def history(self) -> History:
@@ -188,6 +199,17 @@ class OwnWriter(Author):
         """The turns in which threads replace files of a table in this process."""
         with self._mutex:
             return self._maintenance[table]
+
+    def opened(self, transaction: Transaction) -> None:
+        """Take note of a transaction, as long as it is there."""
+        with self._mutex:
+            self._transactions.add(transaction)
+
+    @property
+    def changing(self) -> set[str]:
+        """The tables whose files open transactions replace or remove."""
+        with self._mutex:
+            return {name for each in self._transactions for name in each.changing}
 
     def fold(self) -> None:
         with self._keeping:

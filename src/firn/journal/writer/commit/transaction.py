@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -38,7 +38,14 @@ class Gathering(Author):
         self._proposals: list[PendingCommit] = []
         self._ops: list[dict[str, Any]] = []
         self._ended = False
+        self._changing: set[str] = set()
         self._mutex = threading.RLock()
+        own.opened(self)
+
+    @property
+    def changing(self) -> Collection[str]:
+        """The tables of which it replaces files, or removes some, until it ends."""
+        return () if self._ended else tuple(self._changing)
 
     @property
     def state(self) -> CatalogState:
@@ -61,6 +68,7 @@ class Gathering(Author):
         return self.own.namer(table, ticket)
 
     def maintenance(self, table: str) -> Turns:
+        self._changing.add(table)
         return self.own.maintenance(table)
 
     def fold(self) -> None:
