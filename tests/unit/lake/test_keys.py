@@ -422,6 +422,18 @@ def test_deletes_compare_by_version_too(db: firn.Database) -> None:
 # -- other verbs
 
 
+def test_a_delete_of_a_version_counts_before_there_are_any_rows(db: firn.Database) -> None:
+    schema = {"id": "BIGINT", "n": "BIGINT"}
+    table = db.create_table("t", schema=schema, key=["id"], version_by="n")
+    table.delete_keys([{"id": 1, "n": 5}])
+    table.upsert([{"id": 1, "n": 4}])
+    assert content(table) == []
+    table.upsert([{"id": 1, "n": 6}])
+    assert content(table) == [(1, 6)]
+    undeclared = db.create_table("u", key=["id"], version_by="n")
+    assert undeclared.delete_keys([{"id": 1, "n": 5}]).version is None
+
+
 def test_time_travel_and_restore(stock: LakeTable) -> None:
     first = stock.upsert([{"id": 1, "n": 1}, {"id": 2, "n": 2}]).version
     second = stock.delete("id = 2").version

@@ -166,8 +166,9 @@ def delete_keys(table: LakeContext, data: Any, *, dry_run: bool) -> ChangeResult
         table, known = table.at(session.snapshot), session.snapshot.columns
         bound = require_keys(table, "delete_keys").bound(known)
         rows = _keys_of(table, bound, data, known)
-        if not session.snapshot.files:
-            return nothing("delete")
+        declared = all(name in known for name in bound.columns)
+        if not session.snapshot.files and not (declared and bound.version_by is not None):
+            return nothing("delete")  # with `version_by`, an older row may come yet
         columns = {name: known[name] for name in bound.columns}
         now = pa.scalar(_now(table, session), pa.int64())
         spec = WriteSpec.of(table, {**columns, DELETED: HIDDEN[DELETED]}, session.namer)
