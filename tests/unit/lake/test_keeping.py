@@ -531,7 +531,7 @@ def test_errors_are_logged_and_end_at_most_the_keeping_of_one_table(
     with monkeypatch.context() as patched:
         patched.setattr("firn.lake.keep.table_keeper.fold", failing)
         append(table, 10)
-        assert keeper.step() == rest_s
+        assert keeper.step() == (rest_s or keepers.FORGET_S)
     assert [record.levelno for record in caplog.records] == [level]
     append(other, 10)
     keeper.step()
@@ -565,10 +565,51 @@ def test_a_table_has_one_keeper_however_many_connections_append(
         assert isinstance(table, firn.LakeTable)
         append(table, 1)
     assert (len(keeper._tables), len(keeper._connections)) == (1, 1)
-    first.close()
+    first.close()  # the last of the others goes on
+    assert [(kept.owner, kept.due is None) for kept in keeper._tables.values()] == [
+        (table.context.engines, False)
+    ]
+    close_of(table.context.engines)
     assert (len(keeper._tables), len(keeper._connections)) == (0, 0)
     append(table, 1)
     assert (len(keeper._tables), len(keeper._connections)) == (1, 1)
+
+
+def test_connections_without_the_right_to_keep_a_table_say_so_once_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def denied(*given: Any, **options: Any) -> Any:
+        raise AccessDeniedError("403")
+
+    now = [0.0]
+    keeper = Keeper(chance=lambda: 0.0, monotonic=lambda: now[0], threaded=False)
+    monkeypatch.setattr(keepers, "_keepers", [keeper])
+    monkeypatch.setattr(TableKeeper, "round", denied)
+    firn.connect(tmp_path).create_table("t", properties=KEPT)
+    connections = [firn.connect(tmp_path) for _ in range(2)]
+    for each in 3 * connections:
+        each.table("t").append([{"n": 1}])
+        keeper.step()
+    assert len(caplog.records) == 2
+    now[0] += keepers.FORGET_S + 1
+    keeper.step()
+    assert not keeper._tables and not keeper._connections
+
+
+def test_what_one_handle_has_read_of_alterations_holds_for_all(tmp_path: Path, own_keeper: Keeper) -> None:
+    first, second = firn.connect(tmp_path), firn.connect(tmp_path)
+    one = first.create_table("t", properties=KEPT)
+    append(one, 20)
+    other = second.table("t")
+    assert isinstance(other, LakeTable)
+    other.alter(set_properties={"maintain": "none"})
+    assert rows(one) == list(range(20))  # now it knows
+    other.alter(set_properties={"maintain": "auto"})
+    own_keeper.step()
+    assert parts(one) == 20
+    append(other, 1, 20)
+    own_keeper.step()
+    assert parts(other) == 0
 
 
 def test_rows_of_few_appends_are_looked_at_when_they_are_old(

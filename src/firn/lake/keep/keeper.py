@@ -9,7 +9,8 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from weakref import WeakSet
 
 from firn.concurrency.at_exit import ThreadedHandle, unclosed
 from firn.concurrency.background import Background
@@ -35,6 +36,10 @@ class _Kept:
     not_before: float = 0.0
     ended: bool = False
     """Whether it is done with: its connection was closed, or an error won't go away."""
+    refused: WeakSet[Engines] = field(default_factory=WeakSet)
+    """Connections by which that error was met: of each it is told once, however they take turns."""
+    other: LakeContext | None = None
+    """The table of another connection that has appended since: it goes on where the owner is closed."""
 
     @property
     def owner(self) -> Engines:
@@ -94,24 +99,37 @@ class Keeper:
             if owner.closed:
                 return
             kept = self._tables.get(name)
-            if kept is None or (
-                kept.ended and kept.owner is not owner
-            ):  # a new connection may have the right
-                kept = self._tables[name] = _Kept(TableKeeper(table, chance=self._chance), now)
-                if id(owner) not in self._connections:
-                    self._connections[id(owner)] = connection = _Connection(self, owner)
-                    unclosed.add(connection)
+            if kept is None:
+                kept = self._begin(name, _Kept(TableKeeper(table, chance=self._chance), now))
+            elif kept.ended and owner not in kept.refused:  # a new connection may have the right
+                kept = _Kept(TableKeeper(table, chance=self._chance), now, refused=kept.refused)
+                self._begin(name, kept)
             kept.used = now
+            if owner is not kept.owner:
+                kept.other = table
             if self._chance() < LOOK_CHANCE:
-                self._look_at(kept, now)
+                self._look_at(kept, now, table)
             elif table.definition.inline:
-                self._look_at(kept, now + OLDEST_MS / 1000 * (1 + self._chance() / 4))
+                self._look_at(kept, now + OLDEST_MS / 1000 * (1 + self._chance() / 4), table)
 
-    def _look_at(self, kept: _Kept, at: float) -> None:
+    def _begin(self, name: tuple[str, str], kept: _Kept) -> _Kept:
+        self._tables[name] = kept
+        if id(kept.owner) not in self._connections:
+            self._connections[id(kept.owner)] = connection = _Connection(self, kept.owner)
+            unclosed.add(connection)
+        return kept
+
+    def _look_at(self, kept: _Kept, at: float, table: LakeContext) -> None:
+        """Have it looked at, at a time; `table` is what was appended to, which may know of later alterations."""
         at = max(at, kept.not_before)
         if kept.ended or (kept.due is not None and kept.due <= at):
             return
         kept.due = at
+        kept.keeper.learn(table)
+        self._wake()
+
+    def _wake(self) -> None:
+        """Have the thread see what is due, if there is one to be."""
         if not self._threaded:
             return
         if self._thread is None or not self._thread.running:
@@ -134,7 +152,9 @@ class Keeper:
                 rest = kept.keeper.rest_s
         except BaseException as error:
             rest, failed = rest_after(error, kept.keeper.table.name), True
-            kept.ended |= rest is None
+            if rest is None:
+                kept.ended = True
+                kept.refused.add(kept.owner)
         finally:
             with self._changed:
                 self._busy = None
@@ -153,11 +173,7 @@ class Keeper:
 
     def _pause(self, now: float) -> float | None:
         with self._changed:
-            at_rest = {
-                name: kept.used + FORGET_S
-                for name, kept in self._tables.items()
-                if kept.due is None and not kept.ended
-            }
+            at_rest = {name: k.used + FORGET_S for name, k in self._tables.items() if k.due is None}
             for name in [name for name, until in at_rest.items() if until <= now]:
                 del self._tables[name], at_rest[name]
             for owner in self._connections.keys() - {id(kept.owner) for kept in self._tables.values()}:
@@ -166,10 +182,19 @@ class Keeper:
         return max(0.0, min((*due, *at_rest.values())) - now) if due or at_rest else None
 
     def forget(self, owner: Engines) -> None:
-        """Begin no round of a connection's tables any more; one under way ends after its commit."""
+        """Begin no round of a connection's tables any more by it; one under way ends after its commit. Where it was
+        closed, another that has appended goes on."""
         with self._changed:
             for name in [name for name, kept in self._tables.items() if kept.owner is owner]:
-                self._tables.pop(name).ended = True
+                kept = self._tables.pop(name)
+                other = kept.other
+                if other is not None and owner.closed and not (kept.ended or other.engines.closed):
+                    now = self._monotonic()
+                    due = now if self._busy is kept else kept.due
+                    after = _Kept(TableKeeper(other, chance=self._chance), kept.used, due, kept.not_before)
+                    self._begin(name, after)
+                    self._wake()
+                kept.ended = True
             self._connections.pop(id(owner), None)
 
     def wait_for(self, owner: Engines, seconds: float) -> None:

@@ -103,6 +103,11 @@ class TableKeeper:
             report = replace(report + later, busy=later.busy)
         return report
 
+    def learn(self, table: LakeContext) -> None:
+        """Take note of alterations that another handle of the table has read. No request."""
+        if table.journal is not self.table.journal:
+            self._journal.learn(table.journal.definition)
+
     def look(self) -> Waiting:
         """See what may be there to fold. 1 LIST."""
         memory, known = self.memory, self.memory.known
