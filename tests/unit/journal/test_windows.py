@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
@@ -16,7 +17,7 @@ from firn.journal.entries import PROPERTY, Entries, time_entry
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.format import codec
 from firn.journal.leaderless.format.layout import TableLayout
-from firn.journal.leaderless.replay import checkpoint
+from firn.journal.leaderless.replay import checkpoint, checkpoint_writer
 from firn.journal.leaderless.replay.checkpoint import Basis
 from firn.journal.leaderless.replay.checkpoint_writer import write_if_behind
 from firn.journal.model import Commit
@@ -288,10 +289,21 @@ def test_an_early_sweep_keeps_what_says_that_logs_are_dead(db: firn.Database) ->
     assert not check(db, "t").findings
 
 
-@pytest.mark.parametrize("first", [True, False])
-def test_a_sweep_leaves_no_row_in_a_checkpoint_that_is_being_written(first: bool) -> None:
+@pytest.mark.parametrize(
+    ("first", "windowed", "conditional"),
+    [
+        (True, True, True),
+        (False, True, True),
+        (True, False, True),
+        (False, False, True),
+        (False, True, False),
+    ],
+)
+def test_a_sweep_leaves_no_row_in_a_checkpoint_that_is_being_written(
+    first: bool, windowed: bool, conditional: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = SimStore()
-    swept = journal_on(store, "swept", windowed=True)
+    swept = journal_on(store, "swept", windowed=windowed)
     inlined = swept.begin_append()
     inlined.commit(Commit("append", [inlined_rows([7_654_321], {"id": "BIGINT"})], columns={"id": "BIGINT"}))
     append(swept, [1])
@@ -305,11 +317,32 @@ def test_a_sweep_leaves_no_row_in_a_checkpoint_that_is_being_written(first: bool
         swept.sweep(grace_ms=0, orphan_age_ms=None, margin=False, dry_run=False)
 
     plan = Before(lambda call: call.verb.startswith("put") and "checkpoint" in call.key, erase)
-    journal_on(store, "writer", plan=plan, windowed=True).checkpoint()
+    writer = journal_on(store, "writer", plan=plan, windowed=windowed)
+    can = replace(writer.log_bucket.capabilities, conditional_put=conditional)
+    monkeypatch.setattr(writer.log_bucket, "_capabilities", can)
+    writer.checkpoint()
     assert plan.done
     for body in checkpoint.read(swept.log_bucket, LAYOUT).bodies.values():
         assert b"7654321" not in body
-    assert rows(journal_on(store, "fresh", windowed=True)) == [1]
+    assert rows(journal_on(store, "fresh", windowed=windowed)) == [1]
+
+
+@pytest.mark.parametrize("inline", ["64KB", 0])
+def test_a_first_checkpoint_that_lands_after_a_drop_goes_again(
+    db: firn.Database, monkeypatch: pytest.MonkeyPatch, inline: str | int
+) -> None:
+    table = db.create_table("t", properties={"inline": inline, "maintain": "none"})
+    table.append([{"n": 7_654_321}])
+    stored = checkpoint_writer._stored
+
+    def late(*given: Any) -> bool:
+        db.drop_table("t")
+        return stored(*given)
+
+    monkeypatch.setattr(checkpoint_writer, "_stored", late)
+    with pytest.raises(firn.TableNotFoundError):
+        table.checkpoint()
+    assert [info.key for info in db.bucket.list("t/").objects] == ["t/_firn/table.json"]
 
 
 def test_fsck_finds_a_checkpoint_that_passes_over_a_log(db: firn.Database) -> None:

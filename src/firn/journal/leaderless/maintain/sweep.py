@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from firn.bucket.base import Blob, ObjectInfo
+from firn.bucket.base import ObjectInfo
 from firn.bucket.presence import find
-from firn.errors import CorruptObjectError, FirnError
+from firn.errors import FirnError
 from firn.journal.leaderless.format.layout import is_maintenance_part
 from firn.journal.leaderless.maintain.cleanup import plan_cleanup, run_cleanup
 from firn.journal.leaderless.maintain.session import MaintenanceSession
-from firn.journal.leaderless.replay import checkpoint
-from firn.journal.leaderless.replay.checkpoint_writer import write_checkpoint
+from firn.journal.leaderless.replay.checkpoint_writer import holds_only, write_checkpoint
 from firn.journal.leaderless.replay.horizon import record
 from firn.journal.leaderless.replay.replay import BATCH_MEMORY_MS
 from firn.journal.leaderless.replay.table_log import TableLog
@@ -99,21 +98,12 @@ def _forget_bodies(table: TableLog, listed: Mapping[str, ObjectInfo], going: Col
     blob = find(bucket, key)
     if blob is None and not (going and table.windowed):
         return
-    if blob is not None and not going and _are_there(blob, listed):
+    if blob is not None and not going and holds_only(blob.data, listed):
         return
     try:
         write_checkpoint(table, whole=True)
     except FirnError:
         bucket.delete_many([key])
-
-
-def _are_there(blob: Blob, listed: Mapping[str, ObjectInfo]) -> bool:
-    """Whether all logs of a checkpoint are, in the versions that it has."""
-    try:
-        held = checkpoint.decode(blob.data, where=blob.info.key).bodies
-    except CorruptObjectError:
-        return False
-    return all(name in listed and listed[name].etag == etag for name, etag in held)
 
 
 def store_now(session: MaintenanceSession) -> int:

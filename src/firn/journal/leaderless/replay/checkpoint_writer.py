@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from firn.bucket.base import ObjectInfo
-from firn.errors import ObjectChangedError, ObjectExistsError, StoreUnavailableError
+from firn.errors import (
+    CorruptObjectError,
+    ObjectChangedError,
+    ObjectExistsError,
+    StoreUnavailableError,
+    TableNotFoundError,
+)
 from firn.journal.leaderless.format.codec import decode_many
 from firn.journal.leaderless.replay import checkpoint
 from firn.journal.leaderless.replay.checkpoint import Basis, Bodies, Checkpoint
@@ -23,11 +29,20 @@ def write_checkpoint(table: TableLog, *, whole: bool = False) -> int:
 
     It holds bytes, not decoded logs, so that it keeps the additions of later versions. It replaces exactly the one
     that it has read: else it could bring rows back that a sweep has just left out. If somebody else was faster,
-    theirs stays. Cost: that of a view, 1 GET each of the last checkpoint and of a log that isn't in it, 1 PUT.
+    theirs stays. Cost: that of a view, 1 GET each of the last checkpoint and of a log that isn't in it, 1 PUT. Where
+    a sweep or a drop leaves nothing that would refuse it, 1 LIST of everything more.
 
     Args:
         whole: of a view that lists everything, and in the place of any other.
     """
+    try:
+        return _written(table, whole)
+    except TableNotFoundError:  # of a generation of the name that nobody opens any more
+        table.log_bucket.delete_many([table.layout.checkpoint_key])
+        raise
+
+
+def _written(table: TableLog, whole: bool) -> int:
     for attempt in range(MAX_ATTEMPTS):
         before = checkpoint.read(table.log_bucket, table.layout) if not table.windowed else None
         found = None if before is None else _of_all(table, before)
@@ -36,12 +51,39 @@ def write_checkpoint(table: TableLog, *, whole: bool = False) -> int:
             before = checkpoint.read(table.log_bucket, table.layout)
             found = _of_view(table, loaded, before)
         assert before is not None
-        if found is not None and (_stored(table, found[0], before.etag) or not whole):
+        if found is None:
+            continue
+        stored = _stored(table, found[0], before.etag)
+        if stored and _may_be_late(table, before) and not holds_only(found[0], _listed(table)):
+            continue
+        if stored or not whole:
             return found[1]
     raise StoreUnavailableError(
         f"{table.log_bucket.uri(table.layout.log_prefix)} changed {MAX_ATTEMPTS} times while its checkpoint was "
         "written. Is cleanup run in a loop? Retry."
     )
+
+
+def _may_be_late(table: TableLog, before: Checkpoint) -> bool:
+    """Whether it may have been stored though a sweep had deleted logs that it holds: one that found no checkpoint, of
+    a table whose views build on none; or any, on a store that refuses no PUT. So may the first one of a table that
+    was dropped meanwhile."""
+    return before.etag is None or not (table.windowed and table.log_bucket.capabilities.conditional_put)
+
+
+def _listed(table: TableLog) -> Mapping[str, ObjectInfo]:
+    """All logs that are there, by name."""
+    logs = table.layout.logs_in(table.log_bucket.list(table.layout.log_prefix).objects)
+    return {name.name: info for name, info in logs.items()}
+
+
+def holds_only(data: bytes, listed: Mapping[str, ObjectInfo]) -> bool:
+    """Whether all logs of a checkpoint are there, in the versions that it has."""
+    try:
+        held = checkpoint.decode(data, where="the log checkpoint").bodies
+    except CorruptObjectError:
+        return False
+    return all(name in listed and listed[name].etag == etag for name, etag in held)
 
 
 def _stored(table: TableLog, data: bytes, etag: str | None) -> bool:
@@ -90,8 +132,9 @@ def _of_view(table: TableLog, loaded: Loaded, before: Checkpoint) -> tuple[bytes
 
 def _of_all(table: TableLog, before: Checkpoint) -> tuple[bytes, int] | None:
     """The bytes of a checkpoint of every log. None if they say that the table has a window."""
-    listing = table.log_bucket.list(table.layout.log_prefix).objects
-    bodies = _fetched(table, list(table.layout.logs_in(listing).values()), before)
+    listed = _listed(table)
+    table.check_there(listed)
+    bodies = _fetched(table, list(listed.values()), before)
     maintenance = [(key, body, key) for (key, _), body in bodies.items() if "_m_" in key]
     table.learn(definition_in(decode_many(maintenance)))
     return None if table.windowed else _packed_all(bodies)
