@@ -412,6 +412,10 @@ class UnlockedMerge(Replacing, Protocol):
         """Hold the table's lock, to publish."""
         ...
 
+    def discard(self, files: Iterable[DataFile]) -> None:
+        """Delete files that it has written, and that no commit of it will ever name."""
+        ...
+
 
 class Session(Replacing, Protocol):
     """Exclusive maintenance of a table: nobody else merges, rewrites or removes meanwhile."""

@@ -252,13 +252,41 @@ def test_under_a_lock_from_outside_it_is_held(
 
 def test_parts_are_no_orphans_until_appends_are(url: str, meanwhile: list[Callable[[], object]]) -> None:
     table, other = filled(url), again(url)
-    meanwhile += [lambda: other.sweep(older_than="0s"), lambda: other.delete("n >= 0")]
-    table.merge()
-    assert values(table) == []
-    # What was overtaken is left, and goes by its age.
-    left = other.sweep(older_than="0s")
-    assert left.orphans == ()
-    assert {path.rpartition("/")[2][:7] for path in other.sweep(orphans="0s").orphans} == {"part-w-"}
+    meanwhile += [lambda: None, lambda: other.sweep(older_than="0s")]
+    assert table.merge().files_added == 2
+    assert values(table) == EVERY
+
+
+def test_what_others_erased_meanwhile_is_in_no_object(
+    url: str, meanwhile: list[Callable[[], object]]
+) -> None:
+    table, other = filled(url), again(url)
+
+    def erase() -> None:
+        other.delete("p = 'b'")
+        other.sweep(older_than="0s")
+
+    meanwhile += [lambda: None, erase]
+    assert table.merge().files_added == 1
+    assert values(table) == EVERY[:3]
+    assert not table.bucket.list("t/_data/p=b/").objects
+
+
+@pytest.mark.parametrize("error", [firn.LockHeldError("busy"), firn.OutcomeUnknownError("no answer")])
+def test_a_merge_in_vain_leaves_no_files(
+    error: firn.FirnError, url: str, meanwhile: list[Callable[[], object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = filled(url)
+
+    def failing(self: PublishingSession, commit: Commit) -> str:
+        raise error
+
+    monkeypatch.setattr(PublishingSession, "publish", failing)
+    meanwhile += [lambda: None] * 2
+    with pytest.raises(type(error)):
+        table.merge()
+    left = [info.key for info in table.bucket.list("t/_data/").objects if "part-w-" in info.key]
+    assert bool(left) == isinstance(error, firn.OutcomeUnknownError)
 
 
 def test_a_sweep_of_all_orphans_is_noticed(url: str, meanwhile: list[Callable[[], object]]) -> None:

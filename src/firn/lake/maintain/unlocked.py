@@ -1,7 +1,8 @@
 """Merges that hold the lock only to publish, so that others go on meanwhile: folds, deletes, other merges.
 
 Files are read and written without the lock. Under it, what was made of files that others have replaced or removed
-since is left out; sweep deletes it once it is as old as an append may be.
+since is left out, and then deleted. Sweep deletes what a process has left that was killed, once it is as old as an
+append may be.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from firn.errors import ConflictError
 from firn.journal.model import DataFile, Replacing, Snapshot, UnlockedMerge
 from firn.lake.context import LakeContext
 from firn.lake.maintain.change import change_of, completed, nothing, publish, run_tasks
@@ -64,7 +66,7 @@ def merge_unlocked(
         AppendExpiredError: the merge took so long that a sweep might have deleted its first files.
         ConflictError: a sweep by a shorter age did.
 
-    Cost: that of a merge, and 1 LIST, 1 GET a new log, 2 GETs more.
+    Cost: that of a merge, and 1 LIST, 1 GET a new log, 2 GETs more; 1 DELETE a file that others have overtaken.
     """
     read = table.at(work.snapshot)
     snapshot = placed(read, work.snapshot)
@@ -72,21 +74,27 @@ def merge_unlocked(
     context = merge_context(read, snapshot, work, target_size)
     weights = [sum(f.size for f in task.files) for task in tasks]
     results: Sequence[TaskResult] = run_tasks(read, work, merge_task, tasks, context, weights, op)
-    with work.publishing(op) as session:
-        table = table.at(session.snapshot)
-        present = placed(table, session.snapshot)
-        kept = [
-            (task, result)
-            for task, result in zip(tasks, results, strict=True)
-            if session.holds(f.path for f in task.files) and _forgets_rightly(table, present, task, context)
-        ]
-        change = change_of([task.files for task, _ in kept], [result for _, result in kept], 0)
-        change = completed(table, session, present, change, fold(table, present))
-        overtaken = len(tasks) - len(kept)
-        if not change.removes:
-            return nothing(op), overtaken
-        # Rows that soft deletes took, and older versions of rows with a key, were gone before.
-        return replace(publish(table, session, present, op, change), rows_deleted=0), overtaken
+    try:
+        with work.publishing(op) as session:
+            table = table.at(session.snapshot)
+            present = placed(table, session.snapshot)
+            kept = [
+                (task, result)
+                for task, result in zip(tasks, results, strict=True)
+                if session.holds(f.path for f in task.files)
+                and _forgets_rightly(table, present, task, context)
+            ]
+            change = change_of([task.files for task, _ in kept], [result for _, result in kept], 0)
+            change = completed(table, session, present, change, fold(table, present))
+            done = nothing(op)
+            if change.removes:  # of rows: those that soft deletes took, and older versions, were gone before
+                done = replace(publish(table, session, present, op, change), rows_deleted=0)
+    except ConflictError:  # nothing of it will ever be visible
+        work.discard(file for result in results for file in result.adds)
+        raise
+    published = {file.path for _, result in kept for file in result.adds}
+    work.discard(file for result in results for file in result.adds if file.path not in published)
+    return done, len(tasks) - len(kept)
 
 
 def _forgets_rightly(table: LakeContext, present: Snapshot, task: MergeTask, context: MergeContext) -> bool:

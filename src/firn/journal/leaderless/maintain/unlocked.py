@@ -10,12 +10,12 @@ Any number of such merges of different files go at once, and folds go on meanwhi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 from firn.bucket.presence import is_there
-from firn.errors import ConflictError, CorruptObjectError
+from firn.errors import ConflictError, CorruptObjectError, FirnError
 from firn.journal.entries import DROP, INTO, TYPE, Entries
 from firn.journal.leaderless.append import OpenAppend
 from firn.journal.leaderless.format.layout import is_unlocked_part
@@ -70,6 +70,12 @@ class UnlockedMerge:
             return read_horizon(self.table.log_bucket, self.table.layout).sweeps
         except CorruptObjectError:  # `firn mend` writes it anew; a merge needn't wait for that
             return None
+
+    def discard(self, files: Iterable[DataFile]) -> None:
+        """Delete files that it has written, and that no commit of it will ever name: who overtook it may have erased
+        rows that they hold. What fails here is left to sweep. 1 DELETE a file, fewer in bulk."""
+        with suppress(FirnError):
+            self.table.bucket.delete_many([file.path for file in files if is_unlocked_part(file.path)])
 
     @contextmanager
     def publishing(self, op: str) -> Iterator[PublishingSession]:
