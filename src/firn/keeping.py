@@ -19,6 +19,7 @@ from firn.errors import (
     InvalidInputError,
     LockHeldError,
     TableNotFoundError,
+    UnsupportedError,
 )
 from firn.units import Duration, parse_duration
 
@@ -70,6 +71,9 @@ def rest_after(error: BaseException, table: str) -> float | None:
         return None
     if isinstance(error, AccessDeniedError):
         log.warning("%s isn't kept: this process may not maintain it. %s", table, error)
+        return None
+    if isinstance(error, UnsupportedError):
+        log.warning("%s isn't kept: this process can't. %s", table, error)
         return None
     if isinstance(error, CorruptObjectError):
         log.error("%s isn't kept any more: %s", table, error)

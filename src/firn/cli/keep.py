@@ -15,9 +15,11 @@ import typer
 from firn.cli.app import MAINTAIN, app
 from firn.cli.opening import open_database
 from firn.cli.options import argument, flag, option
-from firn.cli.target import Json, StoreOptions, check_there
+from firn.cli.target import Json, StoreOptions, check_there, open_target
 from firn.cli.terminal import output, waiting
 from firn.cli.terminal.exits import UNEXPECTED
+from firn.database.database import Database
+from firn.errors import InvalidInputError, NotFoundError
 from firn.keeping import KeepReport
 
 
@@ -43,7 +45,7 @@ def keep(
     """
     opened = open_database(database, options)
     if not tables:
-        check_there(opened)
+        _check_there(opened, database, options)
     meter = waiting.Meter(opened.bucket)
     stop = threading.Event()
     with _ended_by_signals(stop):
@@ -70,6 +72,22 @@ def keep(
         meter.note()
     if any(report.error for report in total.values()):
         raise typer.Exit(UNEXPECTED)
+
+
+def _check_there(opened: Database, url: str, options: list[str] | None) -> None:
+    """As `check_there`; a table's URL, as other verbs take it, is told.
+
+    Raises:
+        InvalidInputError: the URL is a table's.
+        NotFoundError: nothing is there.
+    """
+    try:
+        check_there(opened)
+    except NotFoundError:
+        parent, name = open_target(url, None, options, known=False)
+        if name is None:
+            raise
+        raise InvalidInputError(f"{url} is a table: write firn keep {parent.url} {name}.") from None
 
 
 def _teller(json: bool) -> Callable[[KeepReport], None]:

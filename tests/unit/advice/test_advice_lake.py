@@ -562,3 +562,12 @@ def test_keeping_is_given_a_lock(tmp_path):
         table.keep(once=True)
     with firn.connect(tmp_path / "db", options=options, lock=firn.FileLock(tmp_path)) as locked:
         assert locked.keep(once=True)["t"].commits == 1
+
+
+def test_a_writers_part_is_kept_by_its_process(tmp_path):
+    with firn.connect(tmp_path, writer="a") as db:
+        db.create_table("cpu", journal="writer").append(ROWS)
+    with advises("each writer's own process keeps its part: firn.connect(url, writer=…).keep()", names="cpu"):
+        firn.connect(tmp_path).keep("cpu", once=True)
+    with firn.connect(tmp_path, writer="a") as db:
+        assert db.keep("cpu", once=True)["cpu"].error is None

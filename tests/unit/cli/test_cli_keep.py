@@ -50,6 +50,15 @@ def test_wrong_use(tmp_path: Path, options: list[str], code: int, message: str) 
     assert (found.code, message in found.err) == (code, True)
 
 
+def test_a_table_by_its_url_is_told_how(tmp_path: Path) -> None:
+    filled(tmp_path, 1)
+    found = run("keep", tmp_path / "events", "--once")
+    assert (
+        found.code == 2 and f"{tmp_path}/events is a table: write firn keep {tmp_path} events." in found.err
+    )
+    assert run("keep", tmp_path / "nope" / "events", "--once").code == 3
+
+
 def test_nothing_is_there_to_keep(tmp_path: Path) -> None:
     assert run("keep", tmp_path, "--once").code == 3
 

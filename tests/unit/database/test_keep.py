@@ -62,6 +62,8 @@ def test_a_writer_keeps_its_own_part(connect: Callable[..., firn.Database]) -> N
         table.append([{"n": n}])
         other.append([{"n": n}])
     assert connect().keep(once=True) == {}
+    with pytest.raises(firn.InvalidInputError, match="cpu: of a table of writers' catalogs"):
+        connect().keep("cpu", once=True)
     assert mine.keep(once=True)["cpu"].files_merged == 8
     assert len(table.snapshot().files) == 9 and table.scan().count() == 16
 
@@ -217,6 +219,19 @@ def test_turns_rest_after_errors() -> None:
     assert turns.take().error == "slow down" and turns.take().error is None
     now[0] += 60
     assert turns.take().error == "slow down"
+
+
+def test_what_a_process_cannot_do_it_does_not_try_again(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing:
+        def round(self, **options: Any) -> KeepReport:
+            raise firn.UnsupportedError("no lock")
+
+    now = [100.0]
+    turns = Turns("t", Failing(), lambda: now[0])
+    assert turns.take().error == "no lock"
+    now[0] += 3600
+    assert turns.take().error is None
+    assert caplog.messages == ["t isn't kept: this process can't. no lock"]
 
 
 def test_an_error_that_nobody_foresaw_is_of_one_table(caplog: pytest.LogCaptureFixture) -> None:

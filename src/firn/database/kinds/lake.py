@@ -188,12 +188,21 @@ class LakeTables(TableKind[LakeOptions, LakeDefinition, LakeTable]):
 
     def keeper(self, table: LakeTable, *, named: bool) -> Turns | None:
         """Others may maintain a table that is shared with the reference, and no other process may use a writer's
-        id."""
+        id.
+
+        Raises:
+            InvalidInputError: a table of writers' catalogs was named, and the connection has no writer.
+        """
         from firn.lake.keep.one_table import keeper_of
 
         definition = table.context.definition
         if definition.journal == "writer":
             mine = self.writers().writer is not None
+            if named and not mine:
+                raise InvalidInputError(
+                    f"{table.name}: of a table of writers' catalogs each writer's own process keeps its part: "
+                    "firn.connect(url, writer=…).keep(). No other process can."
+                )
         else:
             mine = named or not definition.shared
         return Turns(table.name, keeper_of(table.context)) if mine else None
