@@ -15,7 +15,9 @@ from firn.clock import Clock
 from firn.errors import ConflictError
 from firn.journal.leaderless import LeaderlessSettings
 from firn.journal.model import Commit
-from firn.testing import Call, Fault, RandomFaults, Replay, SimClient, SimStore, World
+from firn.testing import Call, Fault, FaultPlan, RandomFaults, Replay, SimClient, SimStore, World
+from simulation import appender_clients
+from simulation.appender_clients import Gatherers, Outages
 from simulation.faults import LandsInTime
 from simulation.leaderless_clients import Clients
 from simulation.leaderless_model import Model
@@ -42,7 +44,8 @@ class Shape:
     `conditional=False` is a store without conditional puts, under a lock from outside. `pace` stretches
     pauses. `inline` is the part of the appends whose rows stand in their logs. `unlocked` mergers take the lock
     only to publish. In a `windowed` world views build on earlier ones, and each log lands within Z of its being
-    sent or never. `hasty` sweepers take all that is dead.
+    sent or never. `hasty` sweepers take all that is dead. `gatherers` are appenders, to which the store is gone now
+    and then.
     """
 
     appenders: int = 4
@@ -69,6 +72,7 @@ class Shape:
     unlocked: int = 0
     windowed: bool = False
     hasty: bool = False
+    gatherers: int = 0
 
 
 def _is_late_log(call: Call, fault: Fault) -> bool:
@@ -137,6 +141,7 @@ def build(
 
     off = shape.skew_ms if shape.appenders_off_ms is None else shape.appenders_off_ms
     spawn("append", shape.appenders, clients.appender, off)
+    spawn(appender_clients.NAME, shape.gatherers, Gatherers(clients, settings).run)
     spawn("merge", shape.mergers, clients.merger)
     spawn("remove", shape.removers, clients.remover)
     spawn("restore", shape.restorers, clients.restorer)
@@ -171,7 +176,7 @@ def build(
 
 def _faults(
     seed: int | Replay, shape: Shape, settings: LeaderlessSettings, spare: Sequence[str]
-) -> LandsInTime | None:
+) -> FaultPlan | None:
     f = shape.faults
     if not f:
         return None
@@ -190,7 +195,8 @@ def _faults(
         stall_s=3 * settings.grace_ms / 1000,
         spare=spare,
     )
-    return LandsInTime(faults, longest, bounded=_is_late_log if shape.windowed else _lands_in_time)
+    plan = LandsInTime(faults, longest, bounded=_is_late_log if shape.windowed else _lands_in_time)
+    return Outages(seed, plan, longest_s=longest) if shape.gatherers else plan
 
 
 def _final(

@@ -48,6 +48,9 @@ SHAPES: dict[str, Shape] = {
     # Keepers, that fold by what is new in the log.
     "keepers": Shape(appenders=6, mergers=1, removers=1, restorers=1, cleaners=2, rounds=6, inline=0.9, folders=3,
                      pace=0.3, windowed=True),
+    # Appenders that gather rows, beside those who merge and sweep what they have just sent.
+    "gatherers": Shape(appenders=1, gatherers=5, mergers=4, removers=1, restorers=0, cleaners=0, sweepers=6,
+                       streams=0, checkpointers=1, rounds=6, stalls=2, pace=0.5, windowed=True, hasty=True),
     # Clocks that are an hour off: such appenders are refused, and nothing is lost.
     "wrong-clocks": Shape(appenders_off_ms=HOUR),
     # A store without conditional puts, under a lock from outside: safe as long as nobody stalls.

@@ -29,6 +29,7 @@ ALSO = {
     "calm": {"restore", "sweep", "cleanup", "streamed", "delivered"},
     "wrong-clocks": {"refused", "streamed"},
     "outside-lock": {"restore", "sweep", "streamed"},
+    "gatherers": {"gathered", "sent under another name", "sweep", "checkpoint"},
     "keepers": {"fold", "folded rows", "new view", "cleanup", "restore", "remove"},
 }
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+from simulation import appender_clients as gatherers
 from simulation import mutations as without
 from simulation import scenarios
 from simulation import window_mutations as windows
@@ -70,6 +71,11 @@ CASES = [
     Case("25 tombstones stay", windows.forget_tombstones_early, "hasty"),
     Case("folds: list under the lock", without.fold_what_was_listed_before_the_lock, "keepers"),
     Case("folds: know the own log", without.forget_what_a_fold_replaced, "keepers"),
+    Case("appenders: one name", gatherers.name_anew_at_once, "gatherers"),
+    Case("appenders: until R + Z", gatherers.name_anew_if_it_isnt_there, "gatherers", 8),
+    Case("appenders: tombstones", gatherers.not_among_tombstones, "gatherers", 11),
+    Case("appenders: send until R", gatherers.send_for_ever, "gatherers", 11),
+    Case("appenders: ids of a source", gatherers.forget_ids, "gatherers", 3),
 ]
 
 

@@ -4,6 +4,7 @@
 | --- | --- | --- |
 | `CRASH_BEFORE` | nothing | the process is gone: `Crashed`, now and at every later call |
 | `CRASH_AFTER` | the request | the same |
+| `LOST` | nothing | `OutcomeUnknownError` |
 | `LOST_ACK` | the write | `OutcomeUnknownError` |
 | `retried(s)` | the write, and again s seconds later | the second answer: often a refusal |
 | `delayed(s)` | the put, s seconds later, its condition checked then | `OutcomeUnknownError` at once |
@@ -29,6 +30,7 @@ from firn.testing.verbs import CONDITIONAL_PUTS, PUTS, READS, WRITES, Request, V
 FaultKind = Literal[
     "crash_before",
     "crash_after",
+    "lost",
     "lost_ack",
     "retried",
     "delayed",
@@ -40,6 +42,7 @@ FaultKind = Literal[
 ]
 
 _ONLY: dict[FaultKind, frozenset[Verb]] = {
+    "lost": WRITES,
     "lost_ack": WRITES,
     "retried": WRITES,
     "delayed": PUTS,
@@ -65,6 +68,7 @@ class Fault:
 
 CRASH_BEFORE = Fault("crash_before")
 CRASH_AFTER = Fault("crash_after")
+LOST = Fault("lost")
 LOST_ACK = Fault("lost_ack")
 FAILED = Fault("failed")
 TRUNCATED = Fault("truncated")

@@ -228,6 +228,8 @@ class GatedBucket:
             raise StoreUnavailableError(
                 f"{self.uri(call.key)}: {call.verb} failed after all retries, nothing happened; retry later"
             )
+        if kind == "lost":
+            raise self._unknown(call)
         if kind == "slow":
             client.pause(fault.seconds)
             return self._answer(call, perform)

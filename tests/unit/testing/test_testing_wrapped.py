@@ -22,6 +22,7 @@ from firn.testing import (
     CRASH_AFTER,
     CRASH_BEFORE,
     FAILED,
+    LOST,
     LOST_ACK,
     Crashed,
     CrashPoint,
@@ -88,8 +89,10 @@ def test_the_plan_strikes_at_the_kth_call() -> None:
 
 def test_failures_and_lost_answers_reach_the_caller() -> None:
     inner = _inner()
-    bucket = FaultBucket(inner, Script(Rule(FAILED), Rule(LOST_ACK, nth=1)))
+    bucket = FaultBucket(inner, Script(Rule(FAILED), Rule(LOST, nth=1), Rule(LOST_ACK, nth=2)))
     with pytest.raises(StoreUnavailableError):
+        bucket.put("a", b"")
+    with pytest.raises(OutcomeUnknownError):
         bucket.put("a", b"")
     assert inner.list("").objects == ()
     with pytest.raises(OutcomeUnknownError):
