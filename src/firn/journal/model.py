@@ -219,6 +219,14 @@ class SoftDelete:
     paths: tuple[str, ...]
 
 
+class Counted(NamedTuple):
+    """Of a batch that is called by its number in a source: how many rows of the source it has, and how many a whole
+    one has. Only the source's last one has fewer."""
+
+    rows: int
+    whole: int
+
+
 @dataclass(frozen=True)
 class Commit:
     """A change: files that appear, paths that stop being live, predicates on files that stay, columns known
@@ -228,7 +236,7 @@ class Commit:
     With `clocked` the journal gives each file that has no clock yet its own: see `with_clocks`. `definition` is
     joined with the table's. `aside` are those of `columns` that hold what was set aside: files say which of them they
     have. `columns` and `aside` are physical names; `names` are those of new columns that are called otherwise.
-    An append has files, or one addition that is `inlined`.
+    An append has files, or one addition that is `inlined`. `counted` is remembered with the `batch_id`.
     """
 
     op: str
@@ -243,6 +251,7 @@ class Commit:
     definition: Entries | None = None
     aside: frozenset[str] = frozenset()
     names: Mapping[str, str] = field(default_factory=dict)
+    counted: Counted | None = None
 
 
 def with_clocks(commit: Commit, clock: str) -> Sequence[DataFile]:
@@ -370,6 +379,11 @@ class AppendTicket(StagingTicket, Protocol):
     def commit(self, commit: Commit) -> str:
         """Publish; the version. `AppendExpiredError` if it took too long, `OutcomeUnknownError` if no
         answer came. A `batch_id` that the table has seen makes it a no-op returning that version."""
+        ...
+
+    @property
+    def duplicate(self) -> bool:
+        """Whether `commit` returned the version of another append with its `batch_id`."""
         ...
 
     def settle(self, wait: Callable[[float], object]) -> str | None:
@@ -575,6 +589,10 @@ class LakeJournal(Protocol):
 
     def seen_batch(self, batch_id: str) -> str | None:
         """The version that committed this batch, or None."""
+        ...
+
+    def counted_batch(self, batch_id: str) -> Counted | None:
+        """What was said of a batch that was seen, if it is known. At most 1 GET."""
         ...
 
     def begin_append(self, namer: Namer | None = None) -> AppendTicket:

@@ -54,6 +54,19 @@ def test_a_row_within_a_batch_is_flushed(table: LakeTable) -> None:
         assert count(table) == 1
 
 
+def test_a_source_is_counted_as_it_was_before(table: LakeTable) -> None:
+    def read(rows: int) -> None:
+        with table.appender(batch_ids="file-1/", rows=rows) as out:
+            for n in range(5):
+                out.add({"n": n})
+
+    read(2)
+    with advises("Open it with rows=2.", names="t"):
+        read(3)
+    read(2)
+    assert count(table) == 5
+
+
 def test_the_last_batch_of_a_source_ends_with_it(table: LakeTable) -> None:
     out = table.appender(batch_ids="file-1/", rows=2)
     for n in range(3):

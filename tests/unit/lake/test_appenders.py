@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -356,6 +357,73 @@ def test_a_source_that_stops_within_a_batch_is_read_again(table: LakeTable, end:
         for n in range(25):
             again.add({"n": n})
     assert numbers(table) == list(range(25))
+
+
+@pytest.fixture(params=["leaderless", "writer"])
+def counting(request: pytest.FixtureRequest) -> LakeTable:
+    db = firn.connect("memory://", writer="w" if request.param == "writer" else None)
+    return db.create_table("t", journal=request.param, properties={"inline": "64KB"})
+
+
+def add_to(out: Appender, rows: range) -> None:
+    for n in rows:
+        out.add({"n": n})
+
+
+def test_a_batch_that_was_closed_short_is_completed(counting: LakeTable) -> None:
+    for read in (15, 33, 38, 38, 36, 52):
+        out = counting.appender(batch_ids="file-1/", rows=10)
+        with suppress(ZeroDivisionError):
+            try:
+                add_to(out, range(read))
+                raise ZeroDivisionError
+            finally:
+                out.close()
+        assert out.stats.pending == 0 and out.stats.rows == read
+    assert numbers(counting) == list(range(52))
+    assert appends(counting) == [10, 5, 5, 10, 3, 5, 2, 10, 2]
+
+
+def test_of_a_short_batch_rejected_rows_are_counted(counting: LakeTable) -> None:
+    counting.append([{"n": -1}])
+    bad = list[Any]()
+    for read in (5, 8):
+        with counting.appender(
+            batch_ids="file-1/", rows=10, on_reject=lambda rows, error: bad.extend(r["n"] for r in rows)
+        ) as out:
+            for n in range(read):
+                out.add({"n": n if n not in (2, 6) else f"x{n}"})
+    assert numbers(counting) == [-1, 0, 1, 3, 4, 5, 7] and bad == ["x2", "x6"]
+
+
+def test_a_batch_that_another_appender_closes_short_meanwhile_is_completed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    db = firn.connect("memory://")
+    table = db.create_table("t", properties={"inline": "64KB"})
+    other = db.table("t").appender(batch_ids="file-1/", rows=10)
+    add_to(other, range(4))
+    seen = table.journal.seen_batch
+
+    def before_the_other(id: str) -> str | None:
+        found = seen(id)
+        other.close()
+        return found
+
+    monkeypatch.setattr(table.journal, "seen_batch", before_the_other)
+    with table.appender(batch_ids="file-1/", rows=10) as out:
+        add_to(out, range(10))
+    assert numbers(table) == list(range(10)) and appends(table) == [4, 6]
+
+
+def test_batches_that_others_counted_otherwise_are_refused(counting: LakeTable) -> None:
+    with counting.appender(batch_ids="file-1/", rows=10) as out:
+        add_to(out, range(25))
+    for rows in (5, 20):
+        out = counting.appender(batch_ids="file-1/", rows=rows)
+        with pytest.raises(firn.AppenderError, match=f"rows=10, and this one has rows={rows}"), out:
+            add_to(out, range(25))
+    assert numbers(counting) == list(range(25))
 
 
 def ids(position: int) -> str | None:

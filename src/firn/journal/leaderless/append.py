@@ -36,7 +36,7 @@ from firn.journal.leaderless.format.layout import (
 )
 from firn.journal.leaderless.replay.loader import Scope
 from firn.journal.leaderless.replay.table_log import TableLog
-from firn.journal.model import Commit, with_clocks
+from firn.journal.model import Commit, Counted, with_clocks
 from firn.journal.sealed import seal, unseal
 
 _CLAIM = frozenset(("firn", "batch", "log", "id"))
@@ -66,6 +66,7 @@ class OpenAppend:
         self.started = table.clock.monotonic()
         self.started_ms = table.clock.now_ms()
         self.namer = table.layout.namer(maintenance=False)
+        self.duplicate = False
         self._sent: _SentLog | None = None
 
     lasting = True
@@ -83,6 +84,7 @@ class OpenAppend:
             version = _BatchCommit(self, commit).run()
         else:
             if commit.batch_id is not None and (seen := self.table.carried_batch(commit.batch_id)):
+                self.duplicate = True
                 return seen
             version = self._publish(commit)
         return self._done(commit, version)
@@ -260,13 +262,16 @@ class _BatchCommit:
             except ObjectExistsError:
                 done = self._take_over(log)
                 if done is not None:
+                    self.append.duplicate = True
                     return done
             version = self._publish(log, stamped)
             if version is not None:
                 return version
 
     def _claim(self, log: Log) -> bytes:
-        return seal({"firn": 1, "batch": self.batch_id, "log": log.name, "id": log.nonce})
+        counted = self.commit.counted
+        more = {} if counted is None else {"rows": list(counted)}
+        return seal({"firn": 1, "batch": self.batch_id, "log": log.name, "id": log.nonce, **more})
 
     def _publish(self, log: Log, stamped: float) -> str | None:
         """put-if-absent under the claimed name; None if another retry made it void, or if claiming took so
@@ -343,6 +348,15 @@ def seen_batch(table: TableLog, batch_id: str) -> str | None:
     return version_of(name) if log.notes.get("batch") == batch_id else None
 
 
+def counted_batch(table: TableLog, batch_id: str) -> Counted | None:
+    """What the claim of a batch says of its rows; None without one, as in stores without conditional puts. 1 GET."""
+    if not table.log_bucket.capabilities.conditional_put:
+        return None
+    claim = find(table.log_bucket, table.layout.batch_key(batch_id))
+    rows = None if claim is None else unseal(claim.data, _CLAIM).get("rows")
+    return None if rows is None else Counted(*rows)
+
+
 def claimed_log(data: bytes, batch_id: str | None, where: str) -> str:
     """The log name that a claim object holds, of any batch if None.
 
@@ -354,6 +368,7 @@ def claimed_log(data: bytes, batch_id: str | None, where: str) -> str:
         batch, log = claim["batch"], claim["log"]
         if not isinstance(batch, str) or parse_log_name(log) is None:
             raise ValueError("it names no batch and log")
+        Counted(*map(int, claim.get("rows", (0, 0))))
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptObjectError(
             f"{where} is not a batch claim ({error!r}). If `firn log` doesn't show that the batch was appended, "

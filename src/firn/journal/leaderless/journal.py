@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from firn.errors import CorruptObjectError, FirnError, InvalidInputError
-from firn.journal.leaderless.append import OpenAppend, seen_batch
+from firn.journal.leaderless.append import OpenAppend, counted_batch, seen_batch
 from firn.journal.leaderless.format.layout import TableLayout
 from firn.journal.leaderless.maintain.known_log import KnownLog
 from firn.journal.leaderless.maintain.lease import Sighting
@@ -21,7 +21,7 @@ from firn.journal.leaderless.replay.damaged_logs import DamagedLog, SortedLogs
 from firn.journal.leaderless.replay.horizon import read_horizon, replace_horizon
 from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.leaderless.stream import LeaderlessStream
-from firn.journal.model import KnownColumns, Namer, SweepReport
+from firn.journal.model import Counted, KnownColumns, Namer, SweepReport
 from firn.journal.naming import Naming
 
 log = logging.getLogger("firn")
@@ -142,6 +142,10 @@ class LeaderlessJournal(TableLog):
     def seen_batch(self, batch_id: str) -> str | None:
         """The version that committed this batch, or None. 1 GET for a new id, 2 for one just committed."""
         return seen_batch(self, batch_id)
+
+    def counted_batch(self, batch_id: str) -> Counted | None:
+        """See `append.counted_batch`."""
+        return counted_batch(self, batch_id)
 
     # -- maintenance
 

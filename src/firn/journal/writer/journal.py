@@ -15,6 +15,7 @@ from firn.errors import ConflictError, InvalidInputError, OutcomeUnknownError, S
 from firn.journal.entries import NAME, SEEN, Entries
 from firn.journal.model import (
     Commit,
+    Counted,
     Namer,
     Snapshot,
     SweepReport,
@@ -25,7 +26,7 @@ from firn.journal.writer.commit.local_writer import Author, BatchSeen, PendingCo
 from firn.journal.writer.commit.pending import Age
 from firn.journal.writer.federation.definition import definition_of, seen_name
 from firn.journal.writer.federation.federation import Union
-from firn.journal.writer.federation.union import seen_batch
+from firn.journal.writer.federation.union import counted_batch, remembered, seen_batch
 from firn.journal.writer.format.actions import APPENDS, Action, Add, Columns, Define, Remove, Tombstones
 from firn.journal.writer.format.identity import Ticket, prefix_of
 from firn.journal.writer.format.layout import ChunkNamer, StagedNamer
@@ -82,6 +83,14 @@ class WriterJournal(WriterTable):
                 return seen
         return seen_batch(self._load(), self.table, batch_id)
 
+    def counted_batch(self, batch_id: str) -> Counted | None:
+        """See `LakeJournal.counted_batch`."""
+        if self._own is not None:
+            mine = Union({}).with_state(self._own.state)
+            if seen_batch(mine, self.table, batch_id):
+                return counted_batch(mine, self.table, batch_id)
+        return counted_batch(self._load(), self.table, batch_id)
+
     # -- writing
 
     def begin_append(self, namer: Namer | None = None) -> WriterAppend:
@@ -117,6 +126,9 @@ class WriterJournal(WriterTable):
             expected: files that have to be live with the soft deletes that they had.
             defined: whether the own writer had the table when the commit was begun. It has to have it still: once
                 a table is dropped, sweep may take all files that were begun before.
+
+        Raises:
+            BatchSeen: the own writer has committed the batch by now.
         """
 
         commit = self._with_rows(commit, ticket)
@@ -136,22 +148,19 @@ class WriterJournal(WriterTable):
                 clock = self._above_seen(state, clock)
             return [*self._define(state, commit), *actions_of(self.table, commit, clock)]
 
-        batches = [(self.table, commit.batch_id)] if commit.batch_id is not None else []
-        try:
-            head = self.own.commit(
-                PendingCommit(
-                    commit.op,
-                    plan,
-                    batches,
-                    commit.summary,
-                    ticket,
-                    commit.replaced,
-                    self.settings.checkpoint_every,
-                    (age,) if any(file.inlined is None for file in commit.adds) else (),
-                )
+        ids = () if commit.batch_id is None else remembered(commit.batch_id, commit.counted)
+        head = self.own.commit(
+            PendingCommit(
+                commit.op,
+                plan,
+                [(self.table, id) for id in ids],
+                commit.summary,
+                ticket,
+                commit.replaced,
+                self.settings.checkpoint_every,
+                (age,) if any(file.inlined is None for file in commit.adds) else (),
             )
-        except BatchSeen as seen:
-            return f"{self.own.writer}={seen.revision}"
+        )
         if commit.definition is not None:
             entries = self._definition.entries.joined(commit.definition)
             self._definition = replace(self._definition, entries=entries)
@@ -283,6 +292,7 @@ class WriterAppend:
             journal.known(since=journal.moment())
             self._defined = journal.has_table()
         self.namer: Namer = journal.own.namer(journal.table, self._ticket)
+        self.duplicate = False
         self._sent: tuple[int, str] | None = None
 
     @property
@@ -300,9 +310,13 @@ class WriterAppend:
         assert commit.op in APPENDS, commit.op  # else streams wouldn't deliver it
         self.check_age()
         if commit.batch_id is not None and (seen := self._journal.seen_batch(commit.batch_id)) is not None:
+            self.duplicate = True
             return seen
         try:
             return self._journal.publish(commit, self._ticket, self._age, defined=self._defined)
+        except BatchSeen as seen:
+            self.duplicate = True
+            return f"{self._journal.own.writer}={seen.revision}"
         except OutcomeUnknownError as error:
             self._sent = error.sent
             raise

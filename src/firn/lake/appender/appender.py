@@ -86,7 +86,7 @@ class Appender:
 
     def close(self, timeout: Duration | None = None) -> None:
         """Flush and stop. Closing again is fine. By a text `batch_ids` this ends the last batch, too: the source has
-        been read to its end.
+        been read to its end. If it has more rows when it is read again, these are appended then.
 
         Args:
             timeout: how long that may take; else as long as the store fails.

@@ -77,6 +77,7 @@ class BatchWriter:
     def _attempt(self, batch: Batch) -> str:
         table, journal = self._table, self._table.journal
         if batch.id is not None and (seen := journal.seen_batch(batch.id)) is not None:
+            self._continue(batch)
             return seen
         ticket = journal.begin_append()
         try:
@@ -86,13 +87,42 @@ class BatchWriter:
             if not _blames(error) or not self._sift(batch, ticket.namer):
                 raise
             raise _StartOver from None
+        counted = batch.counted if batch.tells else None
+        commit = commit_of(table, written, batch_id=batch.id, counted=counted)
+        version: str | None
         try:
-            return publish(table, ticket, commit_of(table, written, batch_id=batch.id))
+            version = publish(table, ticket, commit)
         except OutcomeUnknownError as error:
-            if (version := self._settled(ticket, error)) is None:
-                batch.joined = None
-                raise _StartOver from None
-            return version
+            version = self._settled(ticket, error)
+        if version is None:
+            batch.joined = None
+            raise _StartOver
+        if ticket.duplicate:
+            self._continue(batch)
+        return version
+
+    def _continue(self, batch: Batch) -> None:
+        """Go on with the rows behind those that are there, if the batch was shorter when it was appended: its
+        appender was closed before its source had ended, or the source has grown. At most 1 GET.
+
+        Raises:
+            InvalidInputError: its appender counted otherwise.
+        """
+        mine = batch.counted
+        if mine is None or batch.id is None:
+            return
+        there = self._table.journal.counted_batch(batch.id)
+        if there is None or there.rows == mine.rows:
+            return
+        if there.whole != mine.whole:
+            raise InvalidInputError(
+                f"{self._table.name}: the batch {batch.id!r} was appended by an appender with rows={there.whole}, "
+                f"and this one has rows={mine.whole}: the source's batches would be other ones, and rows be lost or "
+                f"doubled. Open it with rows={there.whole}."
+            )
+        if there.rows < mine.rows:
+            batch.begin_behind(there.rows)
+            raise _StartOver
 
     def _settled(self, ticket: AppendTicket, error: FirnError) -> str | None:
         """What became of a commit that wasn't answered, however long it takes to find out."""
@@ -146,7 +176,7 @@ class BatchWriter:
         if self._on_reject is not None:
             for rows, why in grouped(rejected):
                 self._on_reject(rows, why)
-        batch.rows = fitting
+        batch.whole, batch.rows = batch.source, fitting
         batch.rejected += rejected
         batch.joined = joined(tables, known.columns) if tables else None
         return True

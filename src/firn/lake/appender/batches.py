@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from firn.arrow.inputs import InputRows
 from firn.errors import InvalidInputError
+from firn.journal.model import Counted
 from firn.units import Duration, Size, parse_duration, parse_size
 
 Row: TypeAlias = dict[str, Any]
@@ -156,7 +157,11 @@ class BatchEnds:
 class Batch:
     """Rows of one commit. `since` is the time of the first; `done` becomes whether it was committed; `rejected` are
     rows that didn't fit, with their errors, and aren't in `rows` any more. `joined` are the rows as they were brought
-    together by parts, if Python values of all of them at once make no column."""
+    together by parts, if Python values of all of them at once make no column.
+
+    `counted` says how many rows of its source a batch has that is called by a number. `tells`: it is remembered, of
+    the first one, which shows whether another appender counted as this one does, and of those that aren't whole.
+    `there` counts rows that a shorter batch of its id had; `whole` has the source's rows if some were rejected."""
 
     rows: list[Row] = field(default_factory=list)
     size: int = 0
@@ -165,6 +170,10 @@ class Batch:
     weight: int = 0
     rejected: list[tuple[Row, Exception]] = field(default_factory=list)
     joined: InputRows | None = None
+    counted: Counted | None = None
+    tells: bool = False
+    there: int = 0
+    whole: list[Row] | None = None
     done: Future[bool] = field(default_factory=Future)
 
     def add(self, row: Row, size: int) -> None:
@@ -179,6 +188,22 @@ class Batch:
     def wait(self, limits: Limits, now: float) -> float:
         """Seconds until it is to be committed; 0 or less by now."""
         return 0.0 if self.is_full(limits) else self.since + limits.seconds - now
+
+    @property
+    def source(self) -> list[Row]:
+        """Its rows, with those that were rejected."""
+        return self.rows if self.whole is None else self.whole
+
+    def begin_behind(self, rows: int) -> None:
+        """Leave out the first rows of its source: they are there, under its id. The others have one of their own."""
+        assert self.counted is not None
+        self.whole = self.source[rows:]
+        left = {id(row) for row in self.whole}
+        kept = [row for row in self.rows if id(row) in left]
+        self.there += len(self.rows) - len(kept)
+        self.rows, self.joined = kept, None
+        self.counted = Counted(self.counted.rows - rows, self.counted.whole - rows)
+        self.id, self.tells = f"{self.id}+{rows}", True
 
     def error_of(self, row: Row) -> Exception | None:
         """Why a row of it was rejected, if it was."""

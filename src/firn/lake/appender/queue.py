@@ -18,6 +18,7 @@ from firn.errors import (
     DatabaseClosedError,
     InvalidInputError,
 )
+from firn.journal.model import Counted
 from firn.lake.appender.batch_writer import BatchWriter, OnReject, OnRetry
 from firn.lake.appender.batches import ROW_BYTES, Batch, BatchEnds, BatchIds, Limits, Row, bytes_of
 from firn.lake.results import AppenderStats
@@ -127,6 +128,9 @@ class RowQueue(ThreadedHandle):
     def _end_batch_locked(self, id: str | None = None) -> None:
         batch, self._open = self._open, Batch()
         batch.id = f"{self._ids}{self._batches}" if id is None else id
+        if id is None:
+            batch.counted = Counted(len(batch.rows), self._limits.rows)
+            batch.tells = self._batches == 0 or len(batch.rows) < self._limits.rows
         self._batches += 1
         self._closed.append(batch)
         self._changed.notify_all()
@@ -276,8 +280,8 @@ class RowQueue(ThreadedHandle):
                 return
             self._under_way = None
             self._weight -= batch.weight
-            self._pending -= len(batch.rows) + len(batch.rejected)
-            self._rows += len(batch.rows)
+            self._pending -= batch.there + len(batch.rows) + len(batch.rejected)
+            self._rows += batch.there + len(batch.rows)
             self._rejected += len(batch.rejected)
             if version is not None:
                 self._commits += 1

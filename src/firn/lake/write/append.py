@@ -15,7 +15,16 @@ from firn.arrow.texts import checked, unchecked
 from firn.arrow.types import columns_of, conform
 from firn.errors import AppendExpiredError, InvalidInputError, SchemaConflictError, UnsupportedError
 from firn.journal.columns import check_new_names, evolve, of_text
-from firn.journal.model import AppendTicket, ColumnTypes, Commit, DataFile, KnownColumns, Namer, Snapshot
+from firn.journal.model import (
+    AppendTicket,
+    ColumnTypes,
+    Commit,
+    Counted,
+    DataFile,
+    KnownColumns,
+    Namer,
+    Snapshot,
+)
 from firn.lake.context import LakeContext, Written
 from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import check_columns
@@ -71,6 +80,7 @@ def commit_of(
     *,
     batch_id: str | None = None,
     summary: Mapping[str, Any] | None = None,
+    counted: Counted | None = None,
 ) -> Commit:
     """The append of what was written."""
     return Commit(
@@ -81,6 +91,7 @@ def commit_of(
         batch_id=batch_id,
         summary=summary or {},
         clocked=table.keys is not None,
+        counted=counted,
     )
 
 

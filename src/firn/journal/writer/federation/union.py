@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
@@ -9,7 +10,7 @@ from typing import Any
 
 from firn.journal.agreement import Agreement, Rules, Source, agree, agree_streamed
 from firn.journal.entries import SEEN, DefinitionEntry, Entries
-from firn.journal.model import ColumnTypes, CommitInfo, DataFile, Snapshot, with_deletes, with_types
+from firn.journal.model import ColumnTypes, CommitInfo, Counted, DataFile, Snapshot, with_deletes, with_types
 from firn.journal.writer.federation.definition import definition_of, seen_name
 from firn.journal.writer.federation.federation import Union
 from firn.journal.writer.format.actions import (
@@ -173,6 +174,29 @@ def seen_batch(union: Union, table: str, batch_id: str) -> str | None:
         state = version.state.tables.get(table)
         if state is not None and batch_id in state.batches:
             return f"{writer}={state.batches[batch_id][0]}"
+    return None
+
+
+_COUNTED = " [counted]"
+
+
+def remembered(batch_id: str, counted: Counted | None) -> list[str]:
+    """The ids that are remembered of a batch: its own, and what is said of its rows, as two more."""
+    if counted is None:
+        return [batch_id]
+    return [batch_id, f"{batch_id}{_COUNTED}", f"{batch_id} [{counted.rows} of {counted.whole}]"]
+
+
+def counted_batch(union: Union, table: str, batch_id: str) -> Counted | None:
+    """What was said of the rows of a batch that was seen, see `remembered`."""
+    for version in union.versions.values():
+        state = version.state.tables.get(table)
+        if state is None or batch_id + _COUNTED not in state.batches:
+            continue
+        said = re.compile(re.escape(batch_id) + r" \[(\d+) of (\d+)\]")
+        for id in state.batches:
+            if found := said.fullmatch(id):
+                return Counted(int(found[1]), int(found[2]))
     return None
 
 
