@@ -99,11 +99,10 @@ def look() -> Requests:
     return Requests(list=1)
 
 
-def catch_up(fresh: float, lacking: float, listed: float, *, writes: bool) -> Requests:
-    """An appender's look whether the log checkpoint lacks many logs: it reads those that are `fresh`. If so, it is
-    written, for which those `lacking` are read once more."""
-    looked = Requests(get=fresh + 2, list=pages(listed))
-    return looked + Requests(get=lacking + 1, put=1, list=pages(listed)) if writes else looked
+def catch_up(lacking: float, listed: float, *, writes: bool) -> Requests:
+    """An appender's look whether the log checkpoint lacks many logs. If it seems so, those `lacking` that no other
+    replaces are read. If these are many, it is written."""
+    return Requests(get=2 + lacking if lacking else 1, put=writes, list=pages(listed) * (2 if lacking else 1))
 
 
 def fold(commits: float, listed: float, *, inline: bool) -> Requests:
@@ -124,14 +123,14 @@ def merge(files: float, listed: float) -> Requests:
 
 def checkpoint(listed: float) -> Requests:
     """A log checkpoint of a table with inlined rows, after a merge by the same process."""
-    return Requests(get=3, put=1, list=pages(listed))
+    return Requests(get=2, put=1, list=pages(listed))
 
 
 def sweep(objects: float, listed: float, files: float, *, inline: bool) -> Requests:
     """Deletes so many objects, of so many logs and data files that are listed. The checkpoint, if there is one, is
     written anew."""
     if inline:
-        return Requests(get=6, put=7, list=pages(listed) + pages(files) + 2, delete=objects)
+        return Requests(get=5, put=7, list=pages(listed) + pages(files) + 2, delete=objects)
     return Requests(get=4, put=6, list=_passes(listed) + pages(files) + 1, delete=objects)
 
 
@@ -169,13 +168,13 @@ def first_month(
     commits = rate * MONTH_S
     each = sizes.inlined_log if inline else sizes.log + sizes.file
     looks = min(commits, MONTH_S / LOOK_S)
-    catches = min(commits / BEHIND, looks) if inline else 0
+    catches = min(commits / BEHIND, looks) if inline and keeper is not None else 0
     appended = append(inline=inline) * commits + look() * looks
     window_s = WINDOW_S + MONTH_S / catches if catches else 0
     if keeper is None:
-        appended += catch_up(commits / max(catches, 1), 0, rate * window_s, writes=False) * catches
         written = _checkpoints(commits) if inline else 0
-        appended += Requests(get=commits + written, put=written, list=written) * bool(written)
+        if written:
+            appended += catch_up(commits / written, commits / written, writes=True) * written
         waiting = max(BEHIND, commits / 5) if inline else commits
         return Bill(
             appended, commits * each, read(waiting, 0 if inline else commits, commits, checkpoint=False)
@@ -189,7 +188,7 @@ def first_month(
     if inline:
         waiting = (folded + folds) / 2
         fresh = min(commits / catches, waiting)
-        kept += catch_up(fresh, fresh, rate * window_s, writes=waiting >= BEHIND) * catches
+        kept += catch_up(fresh, rate * window_s, writes=waiting >= BEHIND) * catches
         tidied += merge(folds, listed) + checkpoint(listed)
         seen = rate * (WINDOW_S + keeper.tidy_s / 2)
         reading = read(folded + folds, folds + 1, seen, checkpoint=True)

@@ -150,8 +150,11 @@ def test_an_appender_catches_up_with_the_checkpoint(monkeypatch: pytest.MonkeyPa
         for each in range(number, number + 10):
             table.append(_rows(each))
         lacking += 10
-        spent = _charge(table, lambda: written.append(checkpoint_writer.write_if_behind(journal)))
-        assert spent == COSTS.catch_up(10, lacking, number + 10, writes=written[-1])
+        spent = _charge(table, lambda: written.append(checkpoint_writer.write_if_behind(journal).written))
+        read = lacking if written[-1] else 0
+        # The first one looks once more whether the table was dropped meanwhile.
+        first = COSTS.Requests(list=1 if number == 0 else 0)
+        assert spent == COSTS.catch_up(read, number + 10, writes=written[-1]) + first
         lacking = 0 if written[-1] else lacking
     monkeypatch.setattr(COSTS, "BEHIND", 10)
     assert sum(written) == COSTS._checkpoints(120) < len(written)
@@ -178,7 +181,7 @@ def test_the_model_by_hand() -> None:
     unkept = COSTS.first_month(1, inline=False, keeper=None)
     assert prices.cents(unkept.requests) == pytest.approx(64.8)
     inlined = COSTS.first_month(1, inline=True, keeper=None)
-    assert 43_200 < inlined.requests.put < 43_300 and 2 * 43_200 < inlined.requests.get < 2.1 * 43_200
+    assert 43_200 < inlined.requests.put < 43_300 and 43_200 < inlined.requests.get < 43_300
     often = COSTS.first_month(100, inline=True, keeper=COSTS.Keeper(rest_s=1))
     seldom = COSTS.first_month(100, inline=True, keeper=COSTS.Keeper(rest_s=600))
     assert often.requests.put > seldom.requests.put and often.read.get < seldom.read.get

@@ -183,10 +183,15 @@ def test_appenders_write_it_where_nobody_else_does() -> None:
         append(other, [i])
     pass_time(journal, 11)
     journal.known()
-    assert not write_if_behind(journal)
+    assert write_if_behind(journal) == (False, 1)
     append(other, [99])
-    assert write_if_behind(journal)
-    assert not write_if_behind(other)
+    before = journal.bucket.counters.as_dict()
+    assert write_if_behind(journal) == (True, 100)
+    spent = journal.bucket.counters.since(before)
+    assert (spent["get"], spent["list"], spent["put"]) == (102, 3, 1)
+    before = other.bucket.counters.as_dict()
+    assert write_if_behind(other) == (False, 100)
+    assert other.bucket.counters.since(before)["get"] == 1
     held = checkpoint.read(journal.log_bucket, LAYOUT).basis
     assert held is not None
     assert len(held.logs) == 100

@@ -30,6 +30,9 @@ log = logging.getLogger("firn")
 class LeaderlessJournal(TableLog):
     """IceDB's log: any number of writers append by one PUT each and never conflict."""
 
+    _look_after = BEHIND
+    """So many logs that came are worth a look at the log checkpoint."""
+
     def checkpoint(self) -> int:
         """Write a replay cache; the number of logs it covers."""
         return write_checkpoint(self)
@@ -124,7 +127,7 @@ class LeaderlessJournal(TableLog):
         """The table's columns as appenders know them; see `ColumnsMemory`. Where its LIST shows that many logs came
         since the log checkpoint, that is written anew in the background (rule 26)."""
         found = self.known_columns.get(since=since)
-        if self.known_columns.seen >= BEHIND and self.windowed:
+        if self.known_columns.seen >= self._look_after and self.windowed:
             self.known_columns.seen = 0
             threading.Thread(target=self._catch_up, name="firn-checkpoint", daemon=True).start()
         return found
@@ -132,7 +135,7 @@ class LeaderlessJournal(TableLog):
     def _catch_up(self) -> None:
         """Whatever fails here costs requests of others alone; who appends is told by its own."""
         try:
-            write_if_behind(self)
+            self._look_after = write_if_behind(self).wait
         except FirnError as error:
             log.info("%s: the log checkpoint wasn't written: %s", self.layout.prefix, error)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from firn.bucket.base import ObjectInfo
 from firn.errors import (
@@ -29,28 +31,39 @@ def write_checkpoint(table: TableLog, *, whole: bool = False) -> int:
 
     It holds bytes, not decoded logs, so that it keeps the additions of later versions. It replaces exactly the one
     that it has read: else it could bring rows back that a sweep has just left out. If somebody else was faster,
-    theirs stays. Cost: that of a view, 1 GET each of the last checkpoint and of a log that isn't in it, 1 PUT. Where
-    a sweep or a drop leaves nothing that would refuse it, 1 LIST of everything more.
+    theirs stays. Cost: that of a view, 1 GET each of the last checkpoint and of a log that is in neither, 1 PUT.
+    Where a sweep or a drop leaves nothing that would refuse it, 1 LIST of everything more.
 
     Args:
         whole: of a view that lists everything, and in the place of any other.
     """
+    return _written(table, whole) or 0
+
+
+def _written(
+    table: TableLog, whole: bool = False, least: int = 0, before: Checkpoint | None = None
+) -> int | None:
+    """As `write_checkpoint`; None where fewer than `least` logs are new, and nothing is written. `before` is the last
+    checkpoint, if it was read already."""
     try:
-        return _written(table, whole)
+        return _attempts(table, whole, least, before)
     except TableNotFoundError:  # of a generation of the name that nobody opens any more
         table.log_bucket.delete_many([table.layout.checkpoint_key])
         raise
 
 
-def _written(table: TableLog, whole: bool) -> int:
+def _attempts(table: TableLog, whole: bool, least: int, read: Checkpoint | None) -> int | None:
     for attempt in range(MAX_ATTEMPTS):
-        before = checkpoint.read(table.log_bucket, table.layout) if not table.windowed else None
-        found = None if before is None else _of_all(table, before)
+        # Before the LIST: a sweep that goes on from here on puts another one in its place.
+        before, read = read or checkpoint.read(table.log_bucket, table.layout), None
+        found = None if table.windowed else _of_all(table, before)
         if found is None:  # the log says as well that views may build on earlier ones
-            loaded, _ = table.view(whole=whole or attempt > 0)
-            before = checkpoint.read(table.log_bucket, table.layout)
-            found = _of_view(table, loaded, before)
-        assert before is not None
+            raw: dict[tuple[str, str], bytes] = {}
+            loaded, _ = table.view(whole=whole or attempt > 0, raw=raw)
+            covered = {} if before.basis is None else before.basis.logs
+            if sum(log.name not in covered for log in loaded.logs) < least:
+                return None
+            found = _of_view(table, loaded, replace(before, bodies={**before.bodies, **raw}))
         if found is None:
             continue
         stored = _stored(table, found[0], before.etag)
@@ -101,17 +114,28 @@ def _stored(table: TableLog, data: bytes, etag: str | None) -> bool:
     return True
 
 
-def write_if_behind(table: TableLog) -> bool:
+class Look(NamedTuple):
+    """Whether the checkpoint was written, and after how many more logs another look is worth it."""
+
+    written: bool
+    wait: int
+
+
+def write_if_behind(table: TableLog) -> Look:
     """Store the log checkpoint anew if many logs came since the last one: `BEHIND`, and a quarter of those it has, so
-    that all that is written is at most five times the last. Cost: that of a view, 1 GET, then `write_checkpoint`."""
-    loaded, _ = table.view()
-    basis = checkpoint.read(table.log_bucket, table.layout).basis
-    covered = {} if basis is None else basis.logs
-    behind = sum(1 for log in loaded.logs if log.name not in covered)
-    if behind < max(BEHIND, len(covered) // 4):
-        return False
-    write_checkpoint(table)
-    return True
+    that all that is written is at most five times the last. Cost: 1 GET and 1 LIST sequence; if that shows so many
+    logs, `write_checkpoint`, less its PUT where others have replaced most of these."""
+    after, known, least = None, frozenset[str](), BEHIND
+    before = checkpoint.read(table.log_bucket, table.layout)
+    if (basis := before.basis) is not None:
+        after = table.layout.log_key(basis.start)[:-1]
+        known = basis.replaced.union(basis.logs)
+        least = max(BEHIND, len(basis.logs) // 4)
+    listed = table.layout.logs_in(table.log_bucket.list(table.layout.log_prefix, after=after).objects)
+    behind = sum(name.name not in known for name in listed)
+    if behind < least:
+        return Look(False, least - behind)
+    return Look(_written(table, least=least, before=before) is not None, BEHIND)
 
 
 def _of_view(table: TableLog, loaded: Loaded, before: Checkpoint) -> tuple[bytes, int] | None:

@@ -98,20 +98,28 @@ class LogLoader:
         with self._mutex:
             self.highest_ms = max(self.highest_ms, ms)
 
-    def load(self, *, bound: Bound | None = None, scope: Scope = Scope.LIVE, whole: bool = False) -> Loaded:
+    def load(
+        self,
+        *,
+        bound: Bound | None = None,
+        scope: Scope = Scope.LIVE,
+        whole: bool = False,
+        raw: dict[tuple[str, str], bytes] | None = None,
+    ) -> Loaded:
         """One consistent view of the log.
 
         Cost: 1 LIST sequence + 1 GET a log of the scope that isn't cached, in parallel; with a checkpoint 1 GET for
         all that it holds. A log that changes or vanishes meanwhile: again.
 
         Where the table has a window, the LIST begins there, behind the last view or the checkpoint: 1 GET more for
-        the latter, in a new process and after a rest. Not with a bound, another scope, or `whole`.
+        the latter, in a new process and after a rest. Not with a bound, another scope, or `whole`. `raw` gets the
+        bytes of logs that are read from the store, by name and ETag.
         """
 
         def attempt(number: int) -> Loaded | None:
             alone = bound is not None or scope is not Scope.LIVE or whole or number >= BUILDING_ATTEMPTS
             found = Checkpoint() if alone else self._basis()
-            loaded = self._attempt(bound, scope, found)
+            loaded = self._attempt(bound, scope, found, raw=raw)
             return loaded if loaded is not None and self.counts(loaded) else None
 
         loaded = self._until_consistent(attempt)
@@ -197,7 +205,12 @@ class LogLoader:
         return Checkpoint(stored.bodies, basis)
 
     def _attempt(
-        self, bound: Bound | None, scope: Scope, found: Checkpoint, kind: str = VIEW
+        self,
+        bound: Bound | None,
+        scope: Scope,
+        found: Checkpoint,
+        kind: str = VIEW,
+        raw: dict[tuple[str, str], bytes] | None = None,
     ) -> Loaded | None:
         with self._mutex:
             cache = self._cache
@@ -206,7 +219,7 @@ class LogLoader:
         listing, listed, names = self._list(found.basis, start)
         if bound is not None:
             names = [n for n in names if n.ms is None or bound.covers(n.ms, n.name)]
-        attempt = LogReading(self, listed, cache, found.bodies or None)
+        attempt = LogReading(self, listed, cache, found.bodies or None, raw)
         there = True
         if scope is Scope.MAINTENANCE:
             there = attempt.fetch([n for n in names if n.maintenance])
@@ -280,7 +293,7 @@ class LogLoader:
 
 class LogReading:
     """The logs that one attempt has read so far. `bodies` are those of the log checkpoint; None where it is asked for
-    when that pays."""
+    when that pays. `raw` gets the bytes of others."""
 
     def __init__(
         self,
@@ -288,12 +301,13 @@ class LogReading:
         listed: dict[str, ObjectInfo],
         cache: Mapping[tuple[str, str], Log],
         bodies: Bodies | None = None,
+        raw: dict[tuple[str, str], bytes] | None = None,
     ) -> None:
         self.loader, self.listed, self.cache = loader, listed, cache
         self.logs: dict[str, Log] = {}
         self.used_cache: list[str] = []
         self.new_maintenance = False
-        self._bodies = bodies
+        self._bodies, self._raw = bodies, raw
 
     def replaced(self) -> set[str]:
         return replaced_names(self.logs.values())
@@ -332,6 +346,8 @@ class LogReading:
             if blob is None or blob.info.etag != self.listed[n.name].etag:
                 return False
             fetched.append((n.name, blob.data, self.loader.bucket.uri(blob.info.key)))
+            if self._raw is not None:
+                self._raw[n.name, blob.info.etag] = blob.data
         self._keep(fetched)
         return True
 

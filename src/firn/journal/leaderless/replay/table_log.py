@@ -231,17 +231,19 @@ class TableLog:
         grace = self.created_settings.least_grace_ms(self.definition, since_ms)
         return Window(width, grace - width - skew, skew)
 
-    def view(self, *, whole: bool = False) -> tuple[Loaded, ReplayedState]:
-        """The log now, and what it says. `whole`: by a LIST of everything.
+    def view(
+        self, *, whole: bool = False, raw: dict[tuple[str, str], bytes] | None = None
+    ) -> tuple[Loaded, ReplayedState]:
+        """The log now, and what it says. `whole`: by a LIST of everything; `raw`: see `LogLoader.load`.
 
         Cost: 1 LIST sequence + the logs that aren't cached; 1 GET for the log checkpoint where there is a window.
         """
-        loaded = self.loader.load(whole=whole)
+        loaded = self.loader.load(whole=whole, raw=raw)
         self.check_there(loaded.shown)
         state = self.fold(loaded.logs)
         if not self.loader.counts(loaded):  # the log says that times were altered
             self.loader.forget()
-            loaded = self.loader.load(whole=True)
+            loaded = self.loader.load(whole=True, raw=raw)
             state = self.fold(loaded.logs)
         return loaded, state
 
