@@ -90,7 +90,7 @@ def _columns(
         leaf = metadata.schema.column(at)
         if leaf.path == leaf.name and leaf.max_repetition_level == 0 and leaf.name in kinds:
             flat.append((leaf.name, at, kinds[leaf.name]))
-    rank = {name: number for number, name in enumerate(first)}
+    rank = {name: number for number, name in enumerate(dict.fromkeys(first))}
     return sorted(flat, key=lambda c: rank.get(c[0], len(rank)))
 
 
