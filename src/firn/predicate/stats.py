@@ -29,8 +29,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.types as pt
 
+from firn.deferred import DeferredModule
+
 if TYPE_CHECKING:
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
+else:
+    pc = DeferredModule("pyarrow.compute")
 
 Entry = Sequence[Any]
 """One column's `[min, max, nulls]` or `[min, max, nulls, family]`."""
@@ -39,6 +44,7 @@ LONGEST_TEXT = 64
 MAX_COLUMNS = 32
 
 _PER_MICROSECOND = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
+_UNITS = {"s": (1_000_000, 1), "ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}
 
 
 def from_metadata(
@@ -78,6 +84,32 @@ def row_group_stats(
     wanted = set(columns)
     found = (c for c in _columns(metadata, schema, ()) if c[0] in wanted)
     return {name: _entry(metadata, (group,), at, kind, nan_columns, name) for name, at, kind in found}
+
+
+def of_values(values: pa.ChunkedArray) -> list[Any]:
+    """The statistics that a file of these values would have; without bounds for floats and what has no family.
+
+    >>> of_values(pa.chunked_array([["b", None], ["a"]]))
+    ['a', 'b', 1]
+    """
+    kind, nulls = values.type, values.null_count
+    family, times, parts = None, 1, 1
+    if pt.is_timestamp(kind) or pt.is_time(kind):
+        family = "time" if pt.is_time(kind) else "timestamp" if kind.tz is None else "timestamptz"
+        times, parts = _UNITS[kind.unit]
+    elif pt.is_date32(kind):
+        family = "date"
+    elif pt.is_decimal(kind):
+        family = "decimal"
+    elif not (pt.is_boolean(kind) or pt.is_integer(kind) or pt.is_string(kind)):
+        return [None, None, nulls]
+    ends = pc.min_max(values)
+    low, high = ends["min"], ends["max"]
+    if not low.is_valid:
+        return [None, None, nulls]
+    if family is None or family == "decimal":
+        return _finished(low.as_py(), high.as_py(), nulls, family, False)
+    return [low.value * times // parts, -(-high.value * times // parts), nulls, family]
 
 
 def _columns(

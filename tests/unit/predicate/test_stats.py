@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from firn.predicate.domain import decoder
-from firn.predicate.stats import from_metadata, row_group_stats
+from firn.predicate.stats import from_metadata, of_values, row_group_stats
 
 UTC = dt.timezone.utc
 
@@ -66,6 +66,15 @@ def test_each_type_has_its_encoding(values: list[Any], kind: pa.DataType, entry:
     assert found == entry
     assert [type(v) for v in found] == [type(v) for v in entry]
     assert json.loads(json.dumps(found)) == entry
+    unknown = pa.types.is_floating(kind) or kind in (
+        pa.large_string(),
+        pa.string_view(),
+        pa.date64(),
+        pa.binary(),
+    )
+    in_memory = of_values(pa.chunked_array([pa.array(values, kind)]))
+    assert in_memory == ([None, None, entry[2]] if unknown else entry)
+    assert unknown or [type(v) for v in in_memory] == [type(v) for v in entry]
 
 
 def test_row_groups_are_joined_and_told_apart() -> None:

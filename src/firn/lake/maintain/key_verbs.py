@@ -22,6 +22,7 @@ from firn.journal.typenames import quoted
 from firn.lake.context import LakeContext
 from firn.lake.definition.keys import DELETED, HIDDEN, KeySpec
 from firn.lake.maintain.change import FileChange, nothing, publish, run_tasks
+from firn.lake.partition.partition import directory_of
 from firn.lake.read.latest import LatestSpec, VersionGroup, read_latest
 from firn.lake.read.scan import Scan
 from firn.lake.results import AppendResult, ChangeResult
@@ -45,16 +46,17 @@ class ReviseContext:
     what: str
 
 
-def revise_task(bucket: Bucket, context: ReviseContext, group: VersionGroup) -> list[DataFile]:
-    """Write new versions of a group's rows. Cost: that of `read_latest`, and 1 PUT a file."""
+def revise_task(bucket: Bucket, context: ReviseContext, groups: Sequence[VersionGroup]) -> list[DataFile]:
+    """Write new versions of the groups' rows. Cost: that of `read_latest`, and 1 PUT a file."""
 
-    def rows_of_group() -> Iterator[pa.Table]:
-        for rows in read_latest(bucket, group, context.latest):
-            types = context.latest.read.columns
-            revised = run_query(context.query, {SOURCE: rows}, what=context.what, types=types)
-            yield conform(revised, context.write.columns)
+    def revised() -> Iterator[pa.Table]:
+        for group in groups:
+            for rows in read_latest(bucket, group, context.latest):
+                types = context.latest.read.columns
+                made = run_query(context.query, {SOURCE: rows}, what=context.what, types=types)
+                yield conform(made, context.write.columns)
 
-    return write_batches(bucket, context.write, rows_of_group())
+    return write_batches(bucket, context.write, revised())
 
 
 def require_keys(table: LakeContext, verb: str) -> KeySpec:
@@ -216,11 +218,12 @@ def _now(table: LakeContext, session: Session) -> int:
 def _revised(
     table: LakeContext, session: Session, scan: Scan, context: ReviseContext, op: str
 ) -> list[DataFile]:
-    groups = scan.groups()
-    weights = [group.bytes for group in groups]
-    return [
-        f for files in run_tasks(table, session, revise_task, groups, context, weights, op) for f in files
-    ]
+    by_directory: dict[str, list[VersionGroup]] = {}  # a task each, so that one file comes of few rows
+    for group in scan.groups():
+        by_directory.setdefault(directory_of(group.files[0], table.places), []).append(group)
+    tasks = [*by_directory.values()]
+    weights = [sum(group.bytes for group in groups) for groups in tasks]
+    return [f for files in run_tasks(table, session, revise_task, tasks, context, weights, op) for f in files]
 
 
 def _published(

@@ -5,7 +5,7 @@ may be left out only if no version in it could win over one that is shown. `read
 passes: the keys of all its files, then the columns asked for of the rows that won.
 
 Memory of a group: its keys and versions (of the files that aren't left out), and 64 MiB of small files fetched;
-then what reading a file takes.
+then what reading a file takes. A group has files of 8 MiB at most, unless more overlap or one is larger.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from firn.lake.partition.partition import PartitionSpec, directory_of
 from firn.lake.partition.placement import is_scattered
 from firn.lake.prune.prune import Pruner
 from firn.lake.read.decode import ReadSpec, picked_rows, rows_of
+from firn.lake.read.overlap import apart, together
 from firn.lake.read.read import lumps_of, read_files, read_table
 from firn.predicate.predicate import Predicate
 
@@ -83,7 +84,8 @@ def plan_groups(
     A conjunct of the predicate over columns of the key alone is true for all versions of a row or for none: it
     leaves out files. The whole predicate leaves out files from those shown. A file that isn't shown is needed only
     if it may hold a version that is newer than one in a file that is; by clocks, which say nothing where
-    `version_by` decides. Files that don't agree on where a row belongs are one group.
+    `version_by` decides. Files of one directory that share no key, by their statistics, are apart; those that don't
+    agree on where a row belongs count as of one.
     """
     columns = columns or {}
     by_key: list[Pruner] = []
@@ -93,22 +95,29 @@ def plan_groups(
         key = frozenset(keys.bound(columns).key)
         by_key = [Pruner(part, columns, spec) for part in predicate.conjuncts() if part.columns <= key]
     files = list(files)
-    together = spec is not None and is_scattered(spec, files, columns, naming)
+    scattered = spec is not None and is_scattered(spec, files, columns, naming)
     members: dict[str, list[DataFile]] = defaultdict(list)
     for file in files:
         if all(pruner.may_match(file) for pruner in by_key):
-            members["" if together else directory_of(file, places)].append(file)
+            members["" if scattered else directory_of(file, places)].append(file)
     groups = []
     for _, found in sorted(members.items()):
         _require_all_versions(found)
-        shown = [file for file in found if whole is None or whole.may_match(file)]
-        if not shown:
-            continue
-        if keys.version_by is None:
-            oldest = min(_clocks(file)[0] for file in shown)
-            found = [file for file in found if _clocks(file)[1] >= oldest]
-        groups.append(VersionGroup(tuple(found), frozenset(f.path for f in shown), _is_plain(found)))
+        shown = frozenset(file.path for file in found if whole is None or whole.may_match(file))
+        needed = [_needed(part, shown, keys) for part in apart(found, keys, columns)]
+        for plain in (True, False):
+            lumps = together(part for part in needed if part and _is_plain(part) is plain)
+            groups += [VersionGroup(tuple(x), shown.intersection(f.path for f in x), plain) for x in lumps]
     return groups
+
+
+def _needed(part: list[DataFile], shown: frozenset[str], keys: KeySpec) -> list[DataFile]:
+    """Those files of a part that are shown, and those that may hide rows of them."""
+    seen = [file for file in part if file.path in shown]
+    if not seen or keys.version_by is not None:
+        return part if seen else []
+    oldest = min(_clocks(file)[0] for file in seen)
+    return [file for file in part if _clocks(file)[1] >= oldest]
 
 
 def _is_plain(files: Sequence[DataFile]) -> bool:
@@ -175,13 +184,15 @@ def fold_files(
 ) -> Iterator[pa.Table]:
     """The rows that a merge keeps of these files: the newest version of each key, deletions too unless they are older
     than `forget_before` (milliseconds since 1970), with the hidden columns of `spec.read.columns` filled in."""
-    opener = _Opener(bucket)
-    flags = read_versions(opener, files, spec).winners(forget_before)
-    for file, source in opener.each([f for f in files if flags[f.path].any()]):
-        for rows in picked_rows(source, spec.read, pa.array(flags[file.path])):
-            at = rows.column_names.index(CLOCK)
-            filled = rows.column(CLOCK).fill_null(_clocks(file)[1])
-            yield rows.set_column(at, rows.schema.field(at), filled)
+    keys, known = spec.keys, {**spec.read.columns, **spec.read.table_columns}
+    for part in together(apart(files, keys, known)):
+        opener = _Opener(bucket)
+        flags = read_versions(opener, part, spec).winners(forget_before)
+        for file, source in opener.each([f for f in part if flags[f.path].any()]):
+            for rows in picked_rows(source, spec.read, pa.array(flags[file.path])):
+                at = rows.column_names.index(CLOCK)
+                filled = rows.column(CLOCK).fill_null(_clocks(file)[1])
+                yield rows.set_column(at, rows.schema.field(at), filled)
 
 
 class KeyVersions:

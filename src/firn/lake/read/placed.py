@@ -24,6 +24,7 @@ from firn.lake.partition.partition import is_told_by_path
 from firn.lake.read.decode import ReadSpec
 from firn.lake.read.read import as_one, read_alike, read_file
 from firn.predicate.predicate import Predicate
+from firn.predicate.stats import of_values
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -135,7 +136,9 @@ def _file(
     if types:
         extra["types"] = dict(types)
     if table.keys is not None:
-        rows = _newest(rows, parts, table.keys.bound(columns))
+        keys = table.keys.bound(columns)
+        rows = _newest(rows, parts, keys)
+        extra["stats"] = {name: of_values(rows[name]) for name in keys.key}
         clocks = [part.clocks[0] for part in mine if part.clocks is not None]
         extra["clocks"] = [min(clocks), max(clocks)]
     rows = rows.drop_columns([_PART])

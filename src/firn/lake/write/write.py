@@ -326,7 +326,8 @@ class _Files:
             stored = self._spec.naming.in_files(self._spec.columns)
             kinds = {field.name: stored[field.name] for field in shown}
             sample = self._in_files(sample)
-            blooms = self._spec.bloom_filters
+            blooms, keys = self._spec.bloom_filters, self._spec.keys
+            key = () if keys is None else keys.bound(self._spec.columns).key
             self._encoding = choose_encoding(
                 sample,
                 schema=schema,
@@ -336,6 +337,7 @@ class _Files:
                 first=[
                     *(physical(f.source) for f in self._spec.partition.fields),
                     *(physical(name) for name, _ in sort_keys(self._spec.sort_by, self._spec.columns)),
+                    *(physical(name) for name in key),
                 ],
                 blooms=bloom_columns(
                     blooms if blooms == AUTO else tuple(map(physical, blooms)), kinds, sample
