@@ -27,6 +27,8 @@ log = logging.getLogger("firn")
 
 AFTER_ERROR_S = 60.0
 """How long a table rests after an error that may pass."""
+LOOK_S = 0.25
+"""How often a resting keeper looks whether it is to stop."""
 Interval = str | float | timedelta | tuple[Duration, Duration]
 REST_S = 1.0, 60.0
 """How long a keeper in a process of its own rests: after work, and at most, when there is none."""
@@ -151,7 +153,15 @@ def keep_on(work: Callable[[], bool], stop: threading.Event, rests: tuple[float,
     rest = least
     while not stop.is_set():
         rest = least if work() else min(most, 2 * rest)
-        stop.wait(rest)
+        pause(stop, rest)
+
+
+def pause(stop: threading.Event, seconds: float) -> None:
+    """Rest for so long, or until about `stop` is set, which a signal handler of this thread may do. `Event.wait`
+    holds the event's lock for moments, and in one of them the handler's `Event.set` would wait for ever."""
+    until = time.monotonic() + seconds
+    while not stop.is_set() and (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, LOOK_S))
 
 
 @dataclass

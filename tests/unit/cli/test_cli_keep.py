@@ -12,6 +12,7 @@ import pytest
 
 import firn
 from cli_runs import done, run
+from firn import keeping
 from firn.cli.keep import kept_line
 from firn.keeping import Keeping, KeepReport
 
@@ -86,14 +87,12 @@ def test_lines_fit_80_columns() -> None:
 
 def test_a_signal_ends_it_after_the_commit_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = filled(tmp_path)
-    wait = threading.Event.wait
 
-    def interrupted(self: threading.Event, timeout: float | None = None) -> bool:
-        if timeout == 7:
-            signal.raise_signal(signal.SIGTERM)
-        return wait(self, 0 if timeout == 7 else timeout)
+    def interrupted(stop: threading.Event, seconds: float) -> None:
+        assert seconds == 7
+        signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr(threading.Event, "wait", interrupted)
+    monkeypatch.setattr(keeping, "pause", interrupted)
     before = signal.getsignal(signal.SIGTERM)
     assert done("keep", tmp_path, "--interval", "7s").out == "events: folded 20 rows of 20 commits\n"
     assert signal.getsignal(signal.SIGTERM) == before

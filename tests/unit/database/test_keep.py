@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import Any
 import pytest
 
 import firn
+from firn import keeping
 from firn.database.keep import KeptTables
 from firn.database.kinds.records import KEPT as RECORDS
 from firn.errors import CorruptObjectError, InvalidInputError
 from firn.journal.leaderless.maintain import work_note
-from firn.keeping import Keeping, KeepReport, Turns, parse_interval
+from firn.keeping import Keeping, KeepReport, Turns, keep_on, parse_interval
 from firn.keyed.maintain import keep as keyed
 from firn.lake.keep import keeper as keepers
 from firn.records.maintain import keep as records
@@ -144,24 +146,64 @@ def test_an_error_while_it_looks_for_tables_ends_nothing(
 
 
 def test_it_goes_on_until_it_is_stopped(db: firn.Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stop(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            rests.append(timeout or 0)
-            if len(rests) == 3:
-                table.append([{"n": 1}])
-            if len(rests) == 10:
-                self.set()
-            return self.is_set()
+    def pause(stop: threading.Event, seconds: float) -> None:
+        rests.append(seconds)
+        if len(rests) == 3:
+            table.append([{"n": 1}])
+        if len(rests) == 10:
+            stop.set()
 
+    monkeypatch.setattr(keeping, "pause", pause)
     rests: list[float] = []
     table = db.create_table("t", properties={"inline": "64KB", "fold_at": 8})
     for n in range(20):
         table.append([{"n": n}])
-    assert db.keep(stop=Stop())["t"].commits == 20
+    assert db.keep(stop=threading.Event())["t"].commits == 20
     assert rests == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60]
     rests.clear()
-    assert table.keep(stop=Stop(), interval="2s").commits == 1  # what was left
+    assert table.keep(interval="2s").commits == 1  # what was left
     assert rests == [2] * 10
+
+
+class SignalledLock:
+    """A lock. A signal comes just when it was taken."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def acquire(self, *args: Any) -> bool:
+        assert self.lock.acquire(blocking=False), "the handler waits for the thread that it has interrupted"
+        signal.raise_signal(signal.SIGTERM)
+        return True
+
+    def release(self) -> None:
+        self.lock.release()
+
+    def _is_owned(self) -> bool:
+        return self.lock.locked()
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+
+def test_a_signal_handler_may_set_what_a_keeper_rests_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop, lock = threading.Event(), SignalledLock()
+    stop._cond = threading.Condition(lock)  # type: ignore[attr-defined, arg-type]
+    monkeypatch.setattr(keeping.time, "sleep", lambda s: signal.raise_signal(signal.SIGTERM))
+
+    def end(number: int, frame: object) -> None:
+        monkeypatch.setattr(signal, "raise_signal", lambda number: None)  # it comes once
+        stop.set()
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        keep_on(lambda: False, stop)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert stop.is_set()
 
 
 def test_a_round_begins_nothing_after_its_budget(db: firn.Database) -> None:
