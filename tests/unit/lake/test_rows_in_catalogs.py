@@ -355,17 +355,34 @@ def test_the_writer_folds_many_bytes(lake: WriterLake, monkeypatch: pytest.Monke
     assert _values(table) == [*range(9)] and len(lake.stored("t")) == 3 and _parts(table) == []
 
 
-def test_the_writer_folds_as_its_connection_closes(lake: WriterLake) -> None:
+def test_the_writer_folds_many_commits_as_its_connection_closes(
+    lake: WriterLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_writer, "CLOSING_PARTS", 3)
     table = _table(lake)
     table.append([{"n": 1}])
     table.append([{"n": 2}])
     table.delete("n = 2")
+    before = lake.db.bucket.counters.as_dict()
+    lake.db.close()
     lake.connect().close()  # which has not read or written anything of it
-    assert _parts(table) == [1, 1]
-    lake.db.close()
+    assert _parts(lake.connect().table("t")) == [1, 1]
+    assert not any(lake.db.bucket.counters.since(before).values())
+    again = lake.connect()  # of many processes that append once, some fold what all have left
+    again.table("t").append([{"n": 3}])
+    again.close()
     fresh = lake.connect().table("t")
-    assert _values(fresh) == [1] and not _parts(fresh) and fresh.history()[-1].op == "fold"
+    assert _values(fresh) == [1, 3] and not _parts(fresh) and fresh.history()[-1].op == "fold"
+    again.close()
+
+
+def test_the_writer_folds_large_rows_as_its_connection_closes(
+    lake: WriterLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_writer, "CLOSING_BYTES", 300)
+    _table(lake).append([{"n": 1, "s": "x" * 300}])
     lake.db.close()
+    assert not _parts(lake.connect().table("t"))
 
 
 def test_a_fold_that_fails_is_no_error_and_rests(lake: WriterLake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,6 +401,7 @@ def test_a_fold_that_fails_is_no_error_and_rests(lake: WriterLake, monkeypatch: 
         for n in (1, 2, 3):
             table.append([{"n": n}])
     assert len(tries) == 1
+    monkeypatch.setattr(local_writer, "CLOSING_PARTS", 3)
     lake.db.close()
     assert _values(lake.connect().table("t")) == [0, 1, 2, 3] and not _parts(lake.connect().table("t"))
 

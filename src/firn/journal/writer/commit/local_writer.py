@@ -27,6 +27,9 @@ from firn.journal.writer.settings import EVERY
 
 FOLD_BYTES = 4 << 20
 """So many bytes of rows that stand in the catalog are written into files at once."""
+CLOSING_PARTS, CLOSING_BYTES = 16, 1 << 20
+"""So many commits with rows, or bytes of them, are written into files as the writer closes. Fewer wait for the next
+process: a fold costs it more requests than an append."""
 
 Planner = Callable[[CatalogState, str], Sequence[Action]]
 """The changes of a commit to the catalog as it is right then, with the clock of its rows; raises if it can't be
@@ -216,9 +219,11 @@ class OwnWriter(Author):
             self._folded()
 
     def close(self) -> None:
-        """Write the rows that stand in the catalog into files, if this process has opened it. A failure is no error:
-        nothing is lost by it."""
-        if self._handle is not None:
+        """Write the rows that stand in the catalog into files, if this process has opened it, and they are many,
+        whoever has appended them. A failure is no error: nothing is lost by it."""
+        if (handle := self._handle) is not None and (
+            _inlined(handle.state) >= CLOSING_BYTES or _parts(handle.state) >= CLOSING_PARTS
+        ):
             self.fold()
 
     # -- inside
@@ -287,6 +292,16 @@ class OwnWriter(Author):
         while handle.finish_claimed():
             handle = Handle(self.history, clock=self.clock)
         return handle
+
+
+def _parts(state: CatalogState) -> int:
+    """How many commits left rows that stand in a catalog."""
+    return sum(
+        live.file.inlined is not None
+        for table in state.tables.values()
+        if table.inlined
+        for live in table.files.values()
+    )
 
 
 def _inlined(state: CatalogState) -> int:
