@@ -12,15 +12,8 @@ import zlib
 from collections.abc import Iterator
 
 from firn.bucket.base import BytesLike
+from firn.concurrency import file_locks
 from firn.concurrency.forked import after_fork
-from firn.errors import UnsupportedError
-
-try:
-    import fcntl
-except ModuleNotFoundError:
-    raise UnsupportedError(
-        "this system has no fcntl, which Firn needs for its locks: use Linux or macOS; on Windows, WSL or a container"
-    ) from None
 
 _LOCKS = 256
 _ABANDONED_SECONDS = 24 * 3600
@@ -88,10 +81,14 @@ class Staging:
         """Exclude every other holder, in this process or another, of this key (and a few more)."""
         fd = self._open(f"{self._locks}/{zlib.crc32(key.encode()) % _LOCKS:02x}", _LOCK_FILE)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            file_locks.take(fd, wait=True)
+        except BaseException:
+            os.close(fd)
+            raise
+        try:
             yield
         finally:
-            os.close(fd)
+            file_locks.give_back(fd)
 
     def _open(self, path: str, flags: int) -> int:
         try:

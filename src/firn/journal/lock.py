@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from pathlib import Path
 from typing import Any, Protocol
 
+from firn.concurrency import file_locks
 from firn.errors import InvalidInputError, LockHeldError
 
 
@@ -49,7 +49,7 @@ class FileLock:
         deadline = time.monotonic() + timeout
         while True:
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                file_locks.take(fd, wait=False)
                 return fd
             except BlockingIOError:
                 if time.monotonic() >= deadline:
@@ -63,4 +63,4 @@ class FileLock:
         """The kernel holds a flock for as long as the process lives: nothing to renew."""
 
     def release(self, token: int) -> None:
-        os.close(token)
+        file_locks.give_back(token)
