@@ -350,6 +350,24 @@ def test_a_first_checkpoint_that_lands_after_a_drop_goes_again(
     assert [info.key for info in db.bucket.list("t/").objects] == ["t/_firn/table.json"]
 
 
+def test_a_view_gathers_what_is_replaced_once_however_many_logs_there_are(
+    db: firn.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = db.create_table("t")
+    for n in range(30):
+        table.append([{"n": n}])
+    table.merge()
+    gathered: list[int] = []
+
+    def counted(logs: Any) -> set[str]:
+        gathered.append(1)
+        return codec.replaced_names(logs)
+
+    monkeypatch.setattr("firn.journal.leaderless.replay.loader.replaced_names", counted)
+    assert db.table("t").scan().count() == 30
+    assert len(gathered) <= 5
+
+
 def test_fsck_finds_a_checkpoint_that_passes_over_a_log(db: firn.Database) -> None:
     table = db.create_table("t", properties={"inline": "64KB"})
     table.append([{"n": 1}])
