@@ -1,6 +1,6 @@
 """A process forked while a thread of it, its keeper's say, held a lock on a file of the bucket.
 
-The child had the file open, and so held the lock, for as long as it lived: appends and keepers of all processes waited.
+The child had the file open, and so held the lock, for as long as it lived: appends and keepers of all processes wait.
 """
 
 from __future__ import annotations
