@@ -24,8 +24,8 @@ def clock_after_the_list(patch: pytest.MonkeyPatch) -> None:
     """The view is as of the end of its reading."""
     attempt = LogLoader._attempt
 
-    def late(self: LogLoader, *args: Any) -> Loaded | None:
-        found = attempt(self, *args)
+    def late(self: LogLoader, *args: Any, **options: Any) -> Loaded | None:
+        found = attempt(self, *args, **options)
         return None if found is None else replace(found, at_ms=self.clock.now_ms())
 
     patch.setattr(LogLoader, "_attempt", late)
