@@ -33,7 +33,7 @@ from firn.lake.parquet.source import WHOLE_BYTES, RowSource, open_rows
 from firn.lake.partition.partition import directory_of
 from firn.lake.partition.placement import scattered_by
 from firn.lake.read.decode import FileMask, ReadSpec, rows_of
-from firn.lake.read.latest import LatestSpec, fold_files
+from firn.lake.read.latest import LatestSpec, clocks_of, fold_files
 from firn.lake.read.placed import parts_of
 from firn.lake.read.read import read_files
 from firn.lake.write.append import target_columns
@@ -153,7 +153,7 @@ def _fold(bucket: Bucket, context: MergeContext, keys: KeySpec, task: MergeTask)
     columns = {**context.read.columns, **hidden}
     read = LatestSpec(keys, replace(context.read, columns=columns))
     rows = fold_files(bucket, task.files, read, forget_before=context.forget_before if task.whole else 0)
-    clocks = [file.clocks for file in task.files if file.clocks is not None]
+    clocks = [clocks_of(file) for file in task.files]
     marker = {
         **_marker_of(task.files, context.write),
         "clocks": [min(low for low, _ in clocks), max(high for _, high in clocks)],

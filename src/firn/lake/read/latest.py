@@ -116,8 +116,8 @@ def _needed(part: list[DataFile], shown: frozenset[str], keys: KeySpec) -> list[
     seen = [file for file in part if file.path in shown]
     if not seen or keys.version_by is not None:
         return part if seen else []
-    oldest = min(_clocks(file)[0] for file in seen)
-    return [file for file in part if _clocks(file)[1] >= oldest]
+    oldest = min(clocks_of(file)[0] for file in seen)
+    return [file for file in part if clocks_of(file)[1] >= oldest]
 
 
 def _is_plain(files: Sequence[DataFile]) -> bool:
@@ -137,7 +137,8 @@ def _require_all_versions(files: Iterable[DataFile]) -> None:
             )
 
 
-def _clocks(file: DataFile) -> tuple[str, str]:
+def clocks_of(file: DataFile) -> tuple[str, str]:
+    """The least and greatest clock of the file's rows, on a table with a key; `CorruptObjectError` if it has none."""
     if file.clocks is None:
         raise CorruptObjectError(
             f"{file.path}: its marker in the log has no clock, so nobody knows which versions of rows are newest. "
@@ -191,7 +192,7 @@ def fold_files(
         for file, source in opener.each([f for f in part if flags[f.path].any()]):
             for rows in picked_rows(source, spec.read, pa.array(flags[file.path])):
                 at = rows.column_names.index(CLOCK)
-                filled = rows.column(CLOCK).fill_null(_clocks(file)[1])
+                filled = rows.column(CLOCK).fill_null(clocks_of(file)[1])
                 yield rows.set_column(at, rows.schema.field(at), filled)
 
 
@@ -228,7 +229,7 @@ def read_versions(opener: _Opener, files: Sequence[DataFile], spec: LatestSpec) 
     counts: dict[str, int] = {}
     for file, source in opener.each(files):
         counts[file.path] = 0
-        own = pa.scalar(_clocks(file)[1])
+        own = pa.scalar(clocks_of(file)[1])
         for rows in rows_of(source, narrow):
             counts[file.path] += rows.num_rows
             tables.append(rows.select(told))
