@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -27,7 +29,13 @@ class Unclosed(Protocol):
     def _orphaned(self) -> None: ...
 
 
-unclosed: WeakSet[Unclosed] = WeakSet()
+class _Handles(WeakSet[Unclosed]):
+    def add(self, item: Unclosed) -> None:
+        super().add(item)
+        _close_with_child()
+
+
+unclosed = _Handles()
 
 
 class ThreadedHandle(ABC):
@@ -93,6 +101,19 @@ def _close_all() -> None:
     for handle in handles:
         if not isinstance(handle, ThreadedHandle):
             handle._close_at_exit()
+
+
+_told: list[int] = []
+"""The process in which multiprocessing was told."""
+
+
+def _close_with_child() -> None:
+    """Children of multiprocessing end without `atexit`, but for those of new versions: they have finalizers."""
+    process, util = sys.modules.get("multiprocessing.process"), sys.modules.get("multiprocessing.util")
+    if process is None or util is None or process.parent_process() is None or _told == [os.getpid()]:
+        return
+    _told[:] = [os.getpid()]
+    util.Finalize(None, _close_all, exitpriority=0)
 
 
 def _orphan_all() -> None:
