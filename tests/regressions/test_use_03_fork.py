@@ -99,3 +99,21 @@ with multiprocessing.get_context("fork").Pool(1) as pool:
         "[]",
         "UnsupportedError spawn",
     ]
+
+
+def test_a_child_appends_though_a_thread_of_its_parent_was_at_the_table(tmp_path: Path) -> None:
+    """Such as its keeper, which shares what is known of the log."""
+    program = """
+import signal
+table = firn.connect(sys.argv[1]).create_table("t", properties={"maintain": "none"})
+table.append([{"n": 1}])
+log = table.journal
+with log.loader._mutex, log._stamping, log.known_columns._mutex:
+    if (pid := os.fork()) == 0:
+        signal.alarm(60)  # it would wait for ever
+        table.append([{"n": 2, "m": 1}])
+        os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+print(table.scan().count())
+"""
+    assert run(program, str(tmp_path)) == ["2"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
+from firn.concurrency.forked import ForkedLock
 from firn.journal.agreement import Agreement, Rules, Source, agree
 from firn.journal.entries import Entries
 from firn.journal.leaderless.format.codec import decode
@@ -39,7 +39,7 @@ class ColumnsMemory:
         self._own: set[str] = set()
         self._marks: set[str] = set()
         self._read_at = 0.0
-        self._mutex = threading.Lock()
+        self._mutex = ForkedLock()
         self.seen = 0
         """Logs that came since somebody asked last, as this process's LISTs have shown."""
 
@@ -49,7 +49,8 @@ class ColumnsMemory:
         maintenance log."""
         with self._mutex:
             now = self.clock.monotonic()
-            if self._known is None:
+            if self._known is None or self._mutex.was_held:
+                self._mutex.was_held = False
                 self._read_all()
             elif (since is not None and self._read_at < since) or (
                 now - self._read_at
@@ -120,7 +121,7 @@ class ColumnsMemory:
         """Learn from a commit of this process, without a request. The log of an append that is named by its
         `version` isn't read back."""
         with self._mutex:
-            if self._known is None:
+            if self._known is None or self._mutex.was_held:
                 return
             if version is not None:
                 self._own.add(name_of(version))

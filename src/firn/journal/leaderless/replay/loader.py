@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from firn.bucket.base import Bucket, Listing, ObjectInfo
 from firn.clock import Clock
+from firn.concurrency.forked import ForkedLock
 from firn.errors import StoreUnavailableError
 from firn.journal.leaderless.format.codec import Log, decode_many, replaced_names, with_part
 from firn.journal.leaderless.format.layout import LogName, TableLayout, parse_log_name
@@ -89,7 +89,7 @@ class LogLoader:
         self._cache: dict[tuple[str, str], Log] = {}
         self._kept: dict[str, frozenset[str]] = {}
         self._last: Basis | None = None
-        self._mutex = threading.Lock()
+        self._mutex = ForkedLock()
         self.highest_ms = 0
         """The latest time of a log that this process has seen."""
 

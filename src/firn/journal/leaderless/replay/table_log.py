@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import Any
 from firn.bucket.base import Bucket
 from firn.bucket.presence import find
 from firn.clock import Clock, SystemClock
+from firn.concurrency.forked import ForkedLock
 from firn.degraded import warn_degraded
 from firn.errors import (
     CorruptObjectError,
@@ -98,7 +98,7 @@ class TableLog:
         self._read_times = read_times
         self._times_read_at = self._opened
         self._last_listed = ""
-        self._stamping = threading.Lock()
+        self._stamping = ForkedLock()
         self._last_stamp_ms = self._last_behind_ms = 0
 
     def now_ms(self) -> int:
