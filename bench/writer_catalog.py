@@ -6,19 +6,25 @@ an S3 server whose every answer is held back.
 
 from __future__ import annotations
 
+import shutil
+import statistics
 import tempfile
+import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from bench.figures import FIRN, Figures, arguments, counted, finish
+from bench.figures import FIRN, Figures, arguments, counted, finish, rotated
+from bench.lake_engines import FILES
 from bench.slow_store import server_program, slow_store
 from bench.writer_histories import TABLE, write_checkpoint, write_history
 from firn.concurrency.parallel import MAX_IN_FLIGHT
 from firn.journal.writer.format.layout import WriterLayout
 
+SMALL = 10
 LEADERLESS, WRITER = "leaderless log", "writer's catalog"
 
 
@@ -33,12 +39,14 @@ def main(argv: Sequence[str] | None = None) -> Figures:
     )
     parser.add_argument("--appends", type=int, default=100, help="that are merged and scanned")
     parser.add_argument("--rows", type=int, default=20_000, help="of each append")
+    parser.add_argument("--small", type=int, default=300, help="appends of ten rows")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args(argv)
     figures = Figures("writer_catalog", {k: v for k, v in vars(options).items() if k != "out"})
     program = _Program(figures, options)
     with tempfile.TemporaryDirectory() as root:
         program.commit(Path(root, "commit"))
+        program.small(Path(root, "small"))
         program.open(Path(root, "open"))
         program.lake(Path(root, "lake"))
     if server_program() is None:
@@ -72,6 +80,50 @@ class _Program:
             self.figures.target(f"{name}: PUTs of 2 files", facts["put"], at_most=puts)
             self.figures.target(f"{name}: LISTs", facts["list"], at_most=lists)
             self.figures.target(f"{name}: GETs", facts["get"], at_most=gets)
+
+    def small(self, root: Path) -> None:
+        """Appends of ten rows by claims, which stand in the catalog or are a file each; with all folds, checkpoints
+        and the close."""
+        import firn
+
+        options = self.options
+        commits = options.small
+        name = f"{commits} appends of {SMALL} rows by claims"
+
+        def work(inline: int | str) -> dict[str, Any]:
+            db = firn.connect(root / "db", writer="w")
+            properties = {"inline": inline}
+            table = db.create_table(TABLE, journal="writer", properties=properties)
+            table.append(_rows(0, SMALL))
+            took, facts = [], dict[str, Any]()
+            with counted(db.bucket, facts):
+                for number in range(1, commits + 1):
+                    rows = _rows(number, SMALL)
+                    began = time.perf_counter()
+                    table.append(rows)
+                    took.append(time.perf_counter() - began)
+                db.close()
+            again = firn.connect(root / "db", writer="w")
+            assert again.table(TABLE).scan().count() == SMALL * (commits + 1)
+            again.close()
+            shutil.rmtree(root)
+            spent = {f"{verb}_an_append": round(facts[verb] / commits, 2) for verb in ("put", "get", "list")}
+            return {"p50_ms": round(1000 * statistics.median(took), 2), **spent}
+
+        for inline in ("64KB", 0):
+            work(inline)
+        engines: dict[str, int | str] = {FIRN: "64KB", FILES: 0}
+        p50: list[float] = []
+        for number in range(options.rounds):
+            for engine in rotated(list(engines), number):
+                self.figures.timed(name, engine, partial(work, engines[engine]))
+            mine, theirs = (self.figures.measure(name, engine).detail["p50_ms"] for engine in engines)
+            p50.append(mine / theirs)
+        ratio = round(statistics.median(p50), 2)
+        self.figures.record(name, FIRN, p50_over_files=ratio)
+        self.figures.target(f"{name}: the median append over that of a file", ratio, at_most=0.8)
+        put = self.figures.measure(name, FIRN).detail["put_an_append"]
+        self.figures.target(f"{name}: PUTs an append", put, at_most=2.1)
 
     def open(self, root: Path) -> None:
         import firn

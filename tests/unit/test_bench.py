@@ -216,9 +216,12 @@ def test_writer_catalog(run):
     result = run(
         "writer_catalog",
         *("--transactions", "30", "--newer", "3", "--writers", "3", "--each", "12", "--appends", "3"),
-        *("--rows", "10", "--rounds", "1", "--latency", "0"),
+        *("--rows", "10", "--rounds", "1", "--latency", "0", "--small", "4"),
     )
     found = measures(result)
+    small = "4 appends of 10 rows by claims"
+    assert found[small, "firn"]["put_an_append"] == 2 and found[small, "firn"]["get_an_append"] == 1
+    assert found[small, "Firn, a file a commit"]["put_an_append"] == 3
     commits = {name: found[f"append 2 files by {name}", "firn"] for name in ("PUT and LIST", "claims")}
     assert [(c["put"], c["list"], c["get"]) for c in commits.values()] == [(3, 2, 0), (4, 0, 1)]
     opened = found["open, 30 transactions, checkpoint + 3", "firn"]
