@@ -12,6 +12,7 @@ import pytest
 
 from firn.journal.leaderless import LeaderlessJournal, append
 from firn.journal.leaderless.append import OpenAppend
+from firn.journal.model import Counted
 from firn.lake.appender.batch_writer import BatchWriter
 from firn.lake.appender.batches import Batch
 from firn.lake.definition.definition import LakeDefinition
@@ -53,7 +54,10 @@ class Run:
         self.table = lake(self.bucket)
         self.told: list[str] = []
         self.beside = beside
-        self.writer = BatchWriter(
+        self.writer = self.new_writer()
+
+    def new_writer(self) -> BatchWriter:
+        return BatchWriter(
             self.table.context, wait=self.wait, on_retry=lambda error: self.told.append(error.kind)
         )
 
@@ -204,8 +208,42 @@ def test_the_runs_show_what_isnt_settled(monkeypatch: pytest.MonkeyPatch) -> Non
     assert any(random_run(seed) != Counter(range(30)) for seed in range(1, 12) if seed % 3)
 
 
+def read_again(seed: int) -> tuple[Counter[int], int]:
+    """A source that is read from its beginning six times, and ends anywhere: what is found, and its longest."""
+    chance, longest = random.Random(seed), 0
+    run = Run(RandomFaults(seed, delay_s=300, stall_s=300, **FAULTS))
+    for _ in range(6):
+        length = chance.randint(1, 12)
+        longest = max(longest, length)
+        run.writer = run.new_writer()
+        for number, start in enumerate(range(0, length, 5)):
+            rows = [{"n": n} for n in range(start, min(start + 5, length))]
+            tells = number == 0 or len(rows) < 5
+            run.writer.write(Batch(rows, id=f"s/{number}", counted=Counted(len(rows), 5), tells=tells))
+        drawn = chance.random()
+        if drawn < 0.5:
+            run.other.merge()
+        if drawn < 0.25:
+            run.other.sweep(older_than="0s")
+    return Counter(run.found), longest
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_source_that_was_cut_short_is_there_once(seed: int) -> None:
+    found, longest = read_again(seed)
+    assert found == Counter(range(longest))
+
+
+def test_the_runs_show_what_isnt_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BatchWriter, "_continue", lambda self, batch: None)
+    found = [read_again(seed) for seed in range(8)]
+    assert any(rows != Counter(range(longest)) for rows, longest in found)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(0, 300, 50))
 def test_every_row_is_there_once_in_many_runs(first: int) -> None:
     for seed in range(1000 + first, 1000 + first + 50):
         assert random_run(seed) == Counter(range(30)), seed
+        found, longest = read_again(seed)
+        assert found == Counter(range(longest)), seed
