@@ -17,6 +17,7 @@ import pytest
 from firn.database.writer_tables import WriterTables
 from firn.errors import ConflictError, FirnError, SnapshotTooOldError
 from firn.journal.writer import journal as journals
+from firn.journal.writer.commit import local_writer
 from firn.journal.writer.commit.commit import Handle
 from firn.journal.writer.format.actions import Remove
 from firn.journal.writer.journal import WriterJournal
@@ -49,6 +50,11 @@ Operation = Callable[[WriterTables], object]
 
 BEFORE: Content = {"cpu": [("x", 1), ("x", 2), ("y", 1)], "mem": [("m", 7)]}
 INLINE = {"inline": "64KB"}
+
+
+@pytest.fixture(autouse=True)
+def few_commits_are_folded_at_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_writer, "CLOSING_PARTS", 1)
 
 
 def tables(bucket: GatedBucket, writer: str | None = "w") -> WriterTables:
