@@ -453,6 +453,22 @@ def test_a_fold_leaves_out_tables_that_a_transaction_has_changed(lake: WriterLak
     assert not _parts(lake.connect().table("t")), "whatever became of the transactions"
 
 
+def test_many_bytes_of_a_table_that_is_changed_fold_no_other_at_each_commit(
+    lake: WriterLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, other = _table(lake), lake.create("other", properties=INLINE)
+    table.append([{"n": n} for n in range(50)])
+    monkeypatch.setattr(local_writer, "FOLD_BYTES", 100)
+    with lake.db.writer_transaction() as tx:
+        tx.delete("t", "n = 1")
+        for n in range(4):
+            other.append([{"n": n}])
+        assert [commit.op for commit in other.history()].count("fold") == 1
+    assert isinstance(table.journal, WriterJournal)
+    table.journal.own.fold()
+    assert not _parts(table) and not _parts(other)
+
+
 def test_prune_keeps_claims_until_their_rows_are_folded() -> None:
     lake = WriterLake()
     table = _table(lake)

@@ -249,7 +249,8 @@ class OwnWriter(Author):
         self._rests_until = handle.head.revision + EVERY  # unless all goes well
         with suppress(Exception):  # the commit is acknowledged: nothing must say otherwise
             self._fold()
-            self._rests_until = 0
+            if _inlined(self.state) < FOLD_BYTES:  # else a table was left out, and others had a fold a commit
+                self._rests_until = 0
 
     def _committed(self, proposal: PendingCommit) -> tuple[Handle, CatalogHead]:
         handle = self._opened()
