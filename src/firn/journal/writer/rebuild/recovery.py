@@ -28,7 +28,7 @@ from firn.journal.writer.format.actions import (
 from firn.journal.writer.format.layout import WriterLayout
 from firn.journal.writer.format.state import FIRST_FORMAT, ROWS_FORMAT, CatalogState, clock_at
 from firn.journal.writer.rebuild.lineage import Lineage
-from firn.journal.writer.rebuild.surviving_objects import Candidate, Footers, Objects
+from firn.journal.writer.rebuild.surviving_objects import Candidate, Footers, FoundFile, Objects
 
 MOST_HOLES = 100
 """Revisions of which nothing tells are written as empty ones up to so many; with more, history begins above them."""
@@ -408,6 +408,7 @@ class Recovery:
     def _fill_by_files(self, step: PlannedRevision, one: Candidate, *, proven: bool) -> None:
         replaced: dict[str, None] = {}
         added: set[str] = set()
+        in_vain = set() if proven else self._in_vain(one.files)
         for found in sorted(one.files, key=lambda f: (f.number, f.file.path)):
             path = found.file.path
             if self.home.get(path, step.revision) != step.revision or path in self.live:
@@ -415,9 +416,7 @@ class Recovery:
             if not proven and self._is_stale(step, path):
                 continue
             sources = found.record.replaces
-            there = [p for p in sources if p in self.live and p not in added]
-            if not proven and sources and len(there) == len(sources):
-                # It holds no row that isn't in the files whose place it was to take.
+            if path in in_vain:
                 self.findings.unproven.add(path)
                 continue
             file = found.file
@@ -436,6 +435,22 @@ class Recovery:
         step.op = "rewrite" if replaced else "append"
         times = [f.file.created_ms for f in one.files if f.file.path in added]
         step.time_ms = max(times, default=None)
+
+    def _in_vain(self, files: Sequence[FoundFile]) -> set[str]:
+        """The files that hold no row that isn't in those whose place they were to take. Rows of one append may be in
+        several files of a fold, which count together: where one is needed, what it replaces goes from all."""
+        replaced = [set(found.record.replaces) for found in files]
+        gone = {path for sources in replaced for path in sources if path not in self.live}
+        while True:
+            shared = [sources for sources in replaced if not sources.isdisjoint(gone) and not sources <= gone]
+            if not shared:
+                break
+            gone.update(*shared)
+        return {
+            found.file.path
+            for found, sources in zip(files, replaced, strict=True)
+            if sources and sources.isdisjoint(gone)
+        }
 
     def _is_stale(self, step: PlannedRevision, path: str) -> bool:
         """An unproven file that the next checkpoint doesn't hold: removed since, or never committed."""
