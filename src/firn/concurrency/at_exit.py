@@ -91,8 +91,19 @@ def _begin_closing(handles: Iterable[Unclosed]) -> float:
     return time.monotonic() + END_S
 
 
+_ending: list[int] = []
+"""This process, once it ends."""
+
+
+def is_ending() -> bool:
+    """Whether this process ends: threads that the interpreter doesn't wait for may still work, and nothing that is
+    begun now is waited for."""
+    return _ending == [os.getpid()]
+
+
 def _close_all() -> None:
     """Close all open handles: a program that forgets to loses nothing that a flush can still save."""
+    _ending[:] = [os.getpid()]
     handles = list(unclosed)
     deadline = _begin_closing(handles)
     for handle in handles:

@@ -525,6 +525,7 @@ def test_at_exit_appenders_have_their_time_together(
 ) -> None:
     monkeypatch.setattr("firn.concurrency.at_exit.END_S", 0.05)
     monkeypatch.setattr("firn.concurrency.at_exit.unclosed", handles := set())
+    monkeypatch.setattr("firn.concurrency.at_exit._ending", [])
     for n in range(3):
         out = table.appender(**IDLE)
         handles.add(out._queue)

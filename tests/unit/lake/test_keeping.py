@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import firn
+from firn.concurrency import at_exit
 from firn.concurrency.at_exit import close_of
 from firn.errors import AccessDeniedError, CorruptObjectError, InvalidInputError, StoreUnavailableError
 from firn.inspect.report.report import render_report
@@ -594,6 +595,17 @@ def test_connections_without_the_right_to_keep_a_table_say_so_once_each(
     now[0] += keepers.FORGET_S + 1
     keeper.step()
     assert not keeper._tables and not keeper._connections
+
+
+def test_nothing_is_kept_that_is_appended_as_the_process_ends(
+    db: firn.Database, own_keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a thread that nobody waits for: the process would end with the table's lock held."""
+    monkeypatch.setattr("firn.concurrency.at_exit.unclosed", set())
+    monkeypatch.setattr("firn.concurrency.at_exit._ending", [])
+    at_exit._close_all()
+    append(db.create_table("t", properties=KEPT), 20)
+    assert not own_keeper._tables
 
 
 def test_what_one_handle_has_read_of_alterations_holds_for_all(tmp_path: Path, own_keeper: Keeper) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from weakref import WeakSet
 
-from firn.concurrency.at_exit import ThreadedHandle, unclosed
+from firn.concurrency.at_exit import ThreadedHandle, is_ending, unclosed
 from firn.concurrency.background import Background
 from firn.concurrency.forked import after_fork
 from firn.keeping import rest_after
@@ -96,7 +96,7 @@ class Keeper:
         now, owner = self._monotonic(), table.engines
         name = table.bucket.uri(table.prefix), table.created.id
         with self._changed:
-            if owner.closed:
+            if owner.closed or is_ending():
                 return
             kept = self._tables.get(name)
             if kept is None:
