@@ -15,7 +15,13 @@ import pytest
 import firn
 from firn.concurrency import at_exit
 from firn.concurrency.at_exit import close_of
-from firn.errors import AccessDeniedError, CorruptObjectError, InvalidInputError, StoreUnavailableError
+from firn.errors import (
+    AccessDeniedError,
+    CorruptObjectError,
+    InvalidInputError,
+    LockLostError,
+    StoreUnavailableError,
+)
 from firn.inspect.report.report import render_report
 from firn.journal.leaderless import LeaderlessJournal, LeaderlessSettings
 from firn.journal.leaderless.maintain import session as sessions
@@ -217,6 +223,22 @@ def test_a_table_that_was_dropped_is_not_folded(db: firn.Database) -> None:
     with pytest.raises(firn.TableNotFoundError):
         fold(table.context, memory)
     assert parts(db.table("t")) == 8
+
+
+def test_a_table_that_is_dropped_during_a_fold_is_told(
+    db: firn.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, memory = db.create_table("t", properties=FOLDED), Memory()
+    append(table, 8)
+    published = sessions.MaintenanceSession.publish
+
+    def late(*given: Any) -> str:
+        db.drop_table("t")
+        return published(*given)
+
+    monkeypatch.setattr(sessions.MaintenanceSession, "publish", late)
+    with pytest.raises(LockLostError, match="is gone, as when a table is dropped"):
+        fold(table.context, memory)
 
 
 def test_a_fold_whose_newest_log_is_gone_reads_all_of_them(db: firn.Database) -> None:

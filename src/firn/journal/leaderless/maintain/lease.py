@@ -133,10 +133,7 @@ class Lease:
             try:
                 self._etag = swap(self.bucket, self.key, state.encode(), self._etag, nonce=state.nonce)
             except ObjectChangedError as error:
-                self._lost = LockLostError(
-                    f"{self.bucket.uri(self.key)}: another process took over the lock of this {self._state.op}, "
-                    "which was silent for longer than the lease. Nothing of it is visible; run it again."
-                )
+                self._lost = LockLostError(f"{self.bucket.uri(self.key)}: {self._why_lost()}")
                 raise self._lost from error
             except KeyboardInterrupt:  # which may have met the request when it was done
                 with suppress(FirnError):
@@ -144,6 +141,17 @@ class Lease:
                         self._etag, self._state = etag, state
                 raise
             self._state = state
+
+    def _why_lost(self) -> str:
+        """What became of the lock, for an error. 1 GET."""
+        op = self._state.op
+        with suppress(FirnError):
+            if find(self.bucket, self.key) is None:
+                return f"the lock of this {op} is gone, as when a table is dropped. Nothing of it is visible."
+        return (
+            f"another process took over the lock of this {op}, which was silent for longer than the lease. "
+            "Nothing of it is visible; run it again."
+        )
 
     def start_keeper(self) -> None:
         """Renew from a thread at every third of the lease, while the caller works."""
