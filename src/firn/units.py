@@ -90,9 +90,8 @@ def parse_duration(value: str | float | timedelta) -> float:
     elif isinstance(value, str):
         seconds = _seconds(value.strip())
     if seconds is None or not math.isfinite(seconds) or seconds < 0:
-        raise InvalidInputError(
-            f"{value!r} is not a duration; write seconds, a timedelta, or a string like '10m' or '7d'"
-        )
+        what = "a unit with it" if isinstance(value, str) else "seconds, a timedelta, or a string"
+        raise InvalidInputError(f"{value!r} is not a duration; write {what}, like '10s', '10m' or '7d'")
     return seconds
 
 

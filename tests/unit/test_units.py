@@ -56,6 +56,11 @@ def test_what_is_no_duration_is_refused_by_name(value: object) -> None:
         parse_duration(value)  # type: ignore[arg-type]
 
 
+def test_a_text_of_digits_is_told_that_a_unit_is_missing() -> None:
+    with pytest.raises(InvalidInputError, match="'10' is not a duration; write a unit with it, like '10s'"):
+        parse_duration("10")
+
+
 def test_times_without_a_zone_are_utc() -> None:
     expected = 1767225600000
     assert parse_time(datetime(2026, 1, 1)) == expected
