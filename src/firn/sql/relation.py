@@ -138,11 +138,12 @@ def are_small(reads: Iterable[TableRead], limit: int | None) -> bool:
     for read in reads:
         if not isinstance(read, LakeRead) or read.keys is not None or len(read.known) > SMALL_COLUMNS:
             return False
-        files += len(read.files)
+        plain = [file for file in read.files if file.inlined is None]  # rows of logs are read as those of one
+        files += len(plain)
         if files > SMALL_LOCAL_FILES:
             return False
         size += sum(file.size for file in read.files)
-        local = local and all(read.bucket.local_path(file.path) for file in read.files)
+        local = local and all(read.bucket.local_path(file.path) for file in plain)
     most, largest = (SMALL_LOCAL_FILES, SMALL_LOCAL_BYTES) if local else (SMALL_FILES, SMALL_BYTES)
     return files <= most and size <= min(largest, largest if limit is None else limit)
 

@@ -94,7 +94,9 @@ def test_the_first_answer_of_a_lake_table_loads_no_other_kind(url: str) -> None:
 
 
 def test_files_of_this_machine_are_grouped_without_a_parser(tmp_path: Path) -> None:
-    table = firn.connect(tmp_path).create_table("t")
+    table = firn.connect(tmp_path).create_table("t", properties={"inline": "64KB"})
+    for n in range(70):
+        table.append([{"n": n}])
     for n in range(3):
         table.append(pa.table({"n": np.random.default_rng(n).integers(0, 1 << 62, 100_000)}))
     assert sum(file.size for file in table.snapshot().files) > 2 << 20
