@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,9 +18,11 @@ from firn.cli.options import argument, flag, option
 from firn.cli.target import Json, StoreOptions, check_there, open_target
 from firn.cli.terminal import output, waiting
 from firn.cli.terminal.exits import UNEXPECTED
-from firn.database.database import Database
 from firn.errors import InvalidInputError, NotFoundError
 from firn.keeping import KeepReport
+
+if TYPE_CHECKING:
+    from firn.database.database import Database
 
 
 @app.command(rich_help_panel=MAINTAIN)

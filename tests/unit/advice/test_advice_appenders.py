@@ -61,7 +61,7 @@ def test_a_source_is_counted_as_it_was_before(table: LakeTable) -> None:
                 out.add({"n": n})
 
     read(2)
-    with advises("Open it with rows=2.", names="t"):
+    with advises("Open it with rows=", names=["t", "rows=2"]):
         read(3)
     read(2)
     assert count(table) == 5
