@@ -107,7 +107,7 @@ def fold(table: LakeContext, memory: Memory, *, whole: bool = False) -> Fold:
     began = clock.monotonic()
     with journal.exclusive("fold", once=memory.lock, known=known) as session:
         done = _fold(table, session, memory)
-        seen = surveyed(journal, session.state, session.loaded) if session.whole else None
+        seen = (session.state, session.loaded) if session.whole else None
         _note(session, memory, clock.monotonic())
         usual = table.definition.fold_at
         if done.commits:
@@ -117,7 +117,8 @@ def fold(table: LakeContext, memory: Memory, *, whole: bool = False) -> Fold:
                 session.look_again()
                 done += _fold(table, session, memory)
                 _note(session, memory, clock.monotonic())
-    return replace(done, held_s=clock.monotonic() - began, survey=seen)
+    held_s = clock.monotonic() - began
+    return replace(done, held_s=held_s, survey=None if seen is None else surveyed(journal, *seen))
 
 
 def _fold(table: LakeContext, session: MaintenanceSession, memory: Memory) -> Fold:
