@@ -6,7 +6,7 @@ Here they are plain values; `firn.arrow.json_columns` makes columns of them. See
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from firn.errors import CorruptObjectError
+from firn.lumps import lumps
 from firn.pauses import no_collection
 
 INLINE = "inline"  # frozen
@@ -102,29 +103,16 @@ class InlinedRows:
 
 
 def _parsed(parts: Sequence[InlinedRows]) -> Sequence[Any]:
-    """The parsed lines, a lump of them by one pass; None for each of a lump where one is damaged, and it
-    isn't known which."""
+    """The parsed lines, a lump of them by one pass, so that other threads needn't wait for long; None for each of a
+    lump where one is damaged, and it isn't known which."""
     found: list[Any] = []
-    for lump in _lumps(parts):
+    for lump in lumps([part.line for part in parts], len, PARSED_BYTES):
         try:
             lines = orjson.loads(b"[" + b",".join(lump) + b"]")
         except ValueError:
             lines = ()
         found += lines if len(lines) == len(lump) else [None] * len(lump)
     return found
-
-
-def _lumps(parts: Sequence[InlinedRows]) -> Iterator[list[bytes]]:
-    """The lines, so many bytes together that other threads needn't wait for long while the parser runs."""
-    lump: list[bytes] = []
-    size = 0
-    for part in parts:
-        if lump and size + len(part.line) > PARSED_BYTES:
-            yield lump
-            lump, size = [], 0
-        lump.append(part.line)
-        size += len(part.line)
-    yield lump
 
 
 def rows_in(line: bytes, columns: Mapping[str, str], where: str) -> InlinedRows:

@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 from firn.concurrency.at_exit import ThreadedHandle, is_ending, unclosed
 from firn.concurrency.background import Background
-from firn.concurrency.forked import after_fork
+from firn.concurrency.forked import after_fork, unheld
 from firn.keeping import rest_after
 from firn.lake.context import LakeContext
 from firn.lake.keep.policy import LOOK_CHANCE, OLDEST_MS
@@ -212,7 +212,7 @@ class Keeper:
 
 _keepers: list[Keeper] = []
 """This process's, once it has one."""
-_making = threading.Lock()
+_making = unheld(threading.Lock())
 
 
 def appended(table: LakeContext) -> None:
@@ -224,11 +224,4 @@ def appended(table: LakeContext) -> None:
     keeper.appended(table)
 
 
-def _begin_anew() -> None:
-    """In a forked child, which has no thread, and no lock that its parent held."""
-    global _making
-    _making = threading.Lock()
-    _keepers.clear()
-
-
-after_fork(_begin_anew)
+after_fork(_keepers.clear)  # a child has none of its parent's threads

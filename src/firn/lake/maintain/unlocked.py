@@ -74,6 +74,7 @@ def merge_unlocked(
     context = merge_context(read, snapshot, work, target_size)
     weights = [sum(f.size for f in task.files) for task in tasks]
     results: Sequence[TaskResult] = run_tasks(read, work, merge_task, tasks, context, weights, op)
+    written = [file for result in results for file in result.adds]
     try:
         with work.publishing(op) as session:
             table = table.at(session.snapshot)
@@ -87,13 +88,14 @@ def merge_unlocked(
             change = change_of([task.files for task, _ in kept], [result for _, result in kept], 0)
             change = completed(table, session, present, change, fold(table, present))
             done = nothing(op)
-            if change.removes:  # of rows: those that soft deletes took, and older versions, were gone before
+            if change.removes:
+                # Rows that soft deletes took, and older versions of rows with a key, were gone before.
                 done = replace(publish(table, session, present, op, change), rows_deleted=0)
     except ConflictError:  # nothing of it will ever be visible
-        work.discard(file for result in results for file in result.adds)
+        work.discard(written)
         raise
     published = {file.path for _, result in kept for file in result.adds}
-    work.discard(file for result in results for file in result.adds if file.path not in published)
+    work.discard(file for file in written if file.path not in published)
     return done, len(tasks) - len(kept)
 
 

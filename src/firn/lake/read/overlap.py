@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 from firn.journal.model import ColumnTypes, DataFile
 from firn.lake.definition.keys import KeySpec
 from firn.lake.parquet.source import WHOLE_BYTES
+from firn.lumps import lumps
 from firn.predicate.domain import decoder
 
 
@@ -54,13 +56,5 @@ def _apart(files: list[DataFile], name: str, kind: str) -> list[list[DataFile]]:
 def together(parts: Iterable[Sequence[DataFile]]) -> list[list[DataFile]]:
     """The same files, with as many parts in one as are fetched at once; the keys of more would take memory for
     nothing."""
-    lumps: list[list[DataFile]] = []
-    room = 0
-    for part in parts:
-        size = sum(file.size for file in part)
-        if not lumps or size > room:
-            lumps.append([])
-            room = WHOLE_BYTES
-        lumps[-1] += part
-        room -= size
-    return lumps
+    found = lumps(parts, lambda part: sum(file.size for file in part), WHOLE_BYTES)
+    return [[*chain.from_iterable(lump)] for lump in found]
